@@ -1,0 +1,53 @@
+// `deno task ok`: format, lint, type check, layers, tests, each shown with its name and its time. All of them run even when one
+// fails, so that one run tells everything. `--report DIR` leaves junit.xml and steps.json there; nothing else is written.
+
+interface Step {
+  readonly name: string;
+  readonly arguments: readonly string[];
+}
+
+export interface StepResult {
+  readonly name: string;
+  readonly exitCode: number;
+  readonly seconds: number;
+}
+
+function stepsOf(report: string | undefined): Step[] {
+  const junit = report === undefined ? [] : [`--junit-path=${report}/junit.xml`];
+  return [
+    { name: "fmt", arguments: ["fmt", "--check", "-q"] },
+    { name: "lint", arguments: ["lint", "-q"] },
+    { name: "check", arguments: ["check", "-q", "--frozen"] },
+    { name: "layers", arguments: ["task", "-q", "layers"] },
+    { name: "test", arguments: ["task", "-q", "test", ...junit] },
+  ];
+}
+
+async function run(step: Step): Promise<StepResult> {
+  console.log(`== ${step.name}`);
+  const start = performance.now();
+  const { code } = await new Deno.Command(Deno.execPath(), {
+    args: [...step.arguments],
+    stdin: "null",
+    stdout: "inherit",
+    stderr: "inherit",
+  }).spawn().status;
+  return { name: step.name, exitCode: code, seconds: (performance.now() - start) / 1000 };
+}
+
+if (import.meta.main) {
+  const at = Deno.args.indexOf("--report");
+  const report = at === -1 ? undefined : Deno.args[at + 1];
+  if (Deno.args.length > 0 && (at !== 0 || report === undefined || Deno.args.length > 2)) {
+    console.error(`ok: got ${JSON.stringify(Deno.args.join(" "))}, wanted no arguments or --report DIR`);
+    Deno.exit(2);
+  }
+  const results: StepResult[] = [];
+  for (const step of stepsOf(report)) results.push(await run(step));
+  console.log("==");
+  for (const { name, exitCode, seconds } of results) {
+    console.log(`${exitCode === 0 ? "ok    " : "FAILED"} ${name.padEnd(7)} ${seconds.toFixed(1)} s`);
+  }
+  if (report !== undefined) await Deno.writeTextFile(`${report}/steps.json`, JSON.stringify(results));
+  if (results.some(({ exitCode }) => exitCode !== 0)) Deno.exit(1);
+}
