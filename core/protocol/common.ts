@@ -1,0 +1,25 @@
+// What the three sockets share: the version in the path, the hello, the shape of a refusal.
+
+import { z } from "zod";
+
+export const protocolVersion = 1;
+export const roleNames = ["loopd", "brokerd"] as const;
+export type RoleName = typeof roleNames[number];
+
+/** An answer to a request that was not well formed: bad JSON, unknown key, wrong type, bad id, unknown path, too large. */
+export const errorAnswerSchema = z.strictObject({
+  status: z.literal("error"),
+  code: z.string(),
+  text: z.string(),
+});
+export type ErrorAnswer = z.infer<typeof errorAnswerSchema>;
+
+export function errorAnswer(code: string, text: string): ErrorAnswer {
+  return { status: "error", code, text };
+}
+
+/** An empty JSON object, for requests that carry nothing. */
+export const emptySchema = z.strictObject({});
+
+/** SHA-256 in lower-case hex. */
+export const hashSchema = z.string().regex(/^[0-9a-f]{64}$/);

@@ -1,0 +1,125 @@
+// loop.sock: what the owner's programs ask of loopd.
+
+import { z } from "zod";
+import { callIdSchema, sessionIdSchema } from "../ids.ts";
+import { classSchema, labelSchema } from "../labels.ts";
+import { protocolVersion } from "./common.ts";
+
+export const loopHelloSchema = z.strictObject({
+  protocol: z.literal(protocolVersion),
+  role: z.literal("loopd"),
+});
+
+export const newSessionRequestSchema = z.strictObject({ class: classSchema.optional() });
+export const newSessionAnswerSchema = z.strictObject({ session: sessionIdSchema });
+
+export const sessionStatuses = ["idle", "running", "waiting", "completed", "failed", "cancelled"] as const;
+
+/** One row of `bx sessions`. */
+export const sessionRowSchema = z.strictObject({
+  session: sessionIdSchema,
+  parent: sessionIdSchema.nullable(),
+  kind: z.string(),
+  /** `running` or `waiting` (for a slot, a child, an approval) while held; else how its last turn ended; `idle` before the first. */
+  status: z.enum(sessionStatuses),
+  label: labelSchema,
+  /** The slot its requests go to. */
+  slot: z.int(),
+  turns: z.int(),
+  /** Of all prompt tokens so far, the share that the server did not compute again; null before the first request. */
+  cachedShare: z.number().nullable(),
+});
+export type SessionRow = z.infer<typeof sessionRowSchema>;
+export const sessionsAnswerSchema = z.strictObject({ sessions: z.array(sessionRowSchema) });
+
+export const turnRequestSchema = z.strictObject({ text: z.string().min(1) });
+
+export const usageSchema = z.strictObject({
+  /** Tokens of all prompts, cached ones included. */
+  promptTokens: z.int(),
+  cachedTokens: z.int(),
+  completionTokens: z.int(),
+});
+export type Usage = z.infer<typeof usageSchema>;
+
+export const turnCallSchema = z.strictObject({
+  call: callIdSchema,
+  /** The inner tool's name where `call_tool` named one. */
+  tool: z.string(),
+  status: z.enum(["ok", "denied", "error"]),
+  code: z.string().optional(),
+});
+export type TurnCall = z.infer<typeof turnCallSchema>;
+
+/** The object of `send --json`, carried by the `done` event. */
+export const turnOutcomeSchema = z.strictObject({
+  session: sessionIdSchema,
+  status: z.enum(["completed", "failed", "cancelled"]),
+  /** The final text; of a failed turn, empty. */
+  content: z.string(),
+  /** Why it failed: one of the reasons of a completion message, then detail. */
+  reason: z.string().optional(),
+  label: labelSchema,
+  calls: z.array(turnCallSchema),
+  usage: usageSchema,
+});
+export type TurnOutcome = z.infer<typeof turnOutcomeSchema>;
+
+/** What `POST /v1/sessions/:id/turns` streams; `event` is the SSE event name. */
+export const turnEventSchema = z.discriminatedUnion("event", [
+  z.strictObject({ event: z.literal("delta"), data: z.strictObject({ text: z.string() }) }),
+  z.strictObject({ event: z.literal("thinking"), data: z.strictObject({ text: z.string() }) }),
+  z.strictObject({
+    event: z.literal("call"),
+    data: z.strictObject({ call: callIdSchema, tool: z.string(), arguments: z.string() }),
+  }),
+  z.strictObject({
+    event: z.literal("result"),
+    data: z.strictObject({
+      call: callIdSchema,
+      tool: z.string(),
+      status: z.enum(["ok", "denied", "error"]),
+      code: z.string().optional(),
+      text: z.string(),
+      label: labelSchema,
+    }),
+  }),
+  z.strictObject({ event: z.literal("done"), data: turnOutcomeSchema }),
+]);
+export type TurnEvent = z.infer<typeof turnEventSchema>;
+
+export const slotRowSchema = z.strictObject({
+  slot: z.int(),
+  use: z.enum(["main", "background"]),
+  state: z.enum(["idle", "busy", "draining"]),
+  holder: sessionIdSchema.optional(),
+  /** Who waits, in the order in which they will be served. */
+  queue: z.array(z.strictObject({ session: sessionIdSchema, priority: z.string(), waitedMs: z.number() })),
+});
+
+/** `GET /v1/status`. */
+export const statusAnswerSchema = z.strictObject({
+  inference: z.strictObject({
+    url: z.string(),
+    remote: z.boolean(),
+    reachable: z.boolean(),
+    totalSlots: z.int().optional(),
+    text: z.string().optional(),
+  }),
+  broker: z.strictObject({ reachable: z.boolean(), text: z.string().optional() }),
+  slots: z.array(slotRowSchema),
+  held: z.array(sessionRowSchema),
+  sessions: z.int(),
+});
+export type StatusAnswer = z.infer<typeof statusAnswerSchema>;
+
+/** `POST /v1/probe`: one line of `bx doctor` each. */
+export const probeAnswerSchema = z.strictObject({
+  findings: z.array(z.strictObject({
+    check: z.string(),
+    ok: z.boolean(),
+    text: z.string(),
+    advice: z.string().optional(),
+  })),
+});
+export type ProbeAnswer = z.infer<typeof probeAnswerSchema>;
