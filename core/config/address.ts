@@ -1,0 +1,75 @@
+// The addresses that the owner's files may name: https anywhere, http to this device alone, and nothing hidden in them.
+// Never resolves a name and never connects.
+
+import { z } from "zod";
+
+export type AddressProblem = "not-a-url" | "scheme" | "userinfo" | "fragment" | "query" | "not-loopback";
+
+export interface AddressRule {
+  /** Hosts other than this device. `https`: over https alone. */
+  readonly elsewhere: "never" | "https" | "http-or-https";
+  readonly query: boolean;
+}
+
+/** What is wrong with the address, or `undefined`. */
+export function addressProblem(value: unknown, rule: AddressRule): AddressProblem | undefined {
+  if (typeof value !== "string" || value.length > addressCharactersMax || !URL.canParse(value)) {
+    return "not-a-url";
+  }
+  const url = new URL(value);
+  if (url.protocol !== "http:" && url.protocol !== "https:") return "scheme";
+  if (url.username !== "" || url.password !== "" || /^[a-z]+:\/\/[^/?#]*@/i.test(value)) return "userinfo";
+  if (value.includes("#")) return "fragment";
+  if (!rule.query && value.includes("?")) return "query";
+  if (isLoopback(url.hostname)) return undefined;
+  if (rule.elsewhere === "never") return "not-loopback";
+  if (rule.elsewhere === "https" && url.protocol !== "https:") return "not-loopback";
+  return undefined;
+}
+
+export const addressCharactersMax = 2_048;
+
+/** 127.0.0.0/8, ::1 and the name `localhost`, as `URL.hostname` writes them. */
+export function isLoopback(hostname: string): boolean {
+  return hostname === "localhost" || hostname === "[::1]" ||
+    /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(hostname);
+}
+
+/**
+ * `host:port` as a network grant names it: IPv6 in brackets, the scheme's port filled in. `localhost` and 127.0.0.1 are different
+ * grants, so the host stays as the owner wrote it.
+ */
+export function hostAndPort(address: string): string {
+  const url = new URL(address);
+  return `${url.hostname}:${url.port || (url.protocol === "https:" ? "443" : "80")}`;
+}
+
+/** An address leaf; the value is never shown, since a key may stand in its query or before its host. */
+export function address(rule: AddressRule, wanted: string): z.ZodType<string> {
+  return z.custom<string>((value) => addressProblem(value, rule) === undefined, {
+    error: (issue) => {
+      if (issue.input === undefined) return `missing; wanted ${wanted}`;
+      const problem = addressProblem(issue.input, rule) ?? "not-a-url";
+      return `wanted ${wanted}; ${problemText(problem, issue.input)}`;
+    },
+  });
+}
+
+function problemText(problem: AddressProblem, value: unknown): string {
+  switch (problem) {
+    case "not-a-url":
+      return typeof value === "string"
+        ? "this text is no such address"
+        : "found something that is not a text";
+    case "scheme":
+      return `this one begins with ${new URL(String(value)).protocol}`;
+    case "userinfo":
+      return "this one carries a user name or password before its host; put a key into secrets/ and name it";
+    case "fragment":
+      return "this one has a # part, which is never sent";
+    case "query":
+      return "this one has a ? part";
+    case "not-loopback":
+      return `${new URL(String(value)).hostname} is not this device`;
+  }
+}
