@@ -15,14 +15,14 @@ export interface ConsultConfig {
   readonly temperature: number;
   readonly timeoutMs: number;
   /** Name of a file in `secrets/`. */
-  readonly secret: string;
+  readonly secretName: string;
   /** Bound of a reply, in decoded bytes. */
   readonly replyBytesMax: number;
 }
 
 export interface HonchoConfig {
   readonly url: string;
-  readonly secret: string | undefined;
+  readonly secretName: string | undefined;
   readonly timeoutMs: number;
 }
 
@@ -75,10 +75,10 @@ function mapBrokerd({ consult, approvals, honcho }: z.output<typeof brokerdTable
       model: consult.model,
       temperature: consult.temperature,
       timeoutMs: consult.timeout_ms,
-      secret: consult.secret,
+      secretName: consult.secret,
       replyBytesMax: consult.reply_bytes_max,
     },
     approvals: { expireMinutes: approvals.expire_minutes },
-    honcho: honcho && { url: honcho.url, secret: honcho.secret, timeoutMs: honcho.timeout_ms },
+    honcho: honcho && { url: honcho.url, secretName: honcho.secret, timeoutMs: honcho.timeout_ms },
   };
 }

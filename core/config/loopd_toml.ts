@@ -18,7 +18,7 @@ export interface InferenceConfig {
   readonly remote: boolean;
   readonly model: string;
   /** Name of a file in `secrets/`. */
-  readonly secret: string | undefined;
+  readonly secretName: string | undefined;
   readonly livenessMs: number;
   /** Bound of one model message, in model tokens. */
   readonly maxTokens: number;
@@ -159,7 +159,7 @@ function mapLoopd(table: z.output<typeof loopdTable>, { inferenceUrl }: LoopdTom
       url: serverBase(url),
       remote: inference.remote,
       model: inference.model,
-      secret: inference.secret,
+      secretName: inference.secret,
       livenessMs: inference.liveness_ms,
       maxTokens: inference.max_tokens,
       temperature: inference.temperature,

@@ -219,7 +219,7 @@ Deno.test("a url in the file wins over the launcher's, which stands in where the
   const settings = {
     remote: false,
     model: "local",
-    secret: undefined,
+    secretName: undefined,
     livenessMs: 120_000,
     maxTokens: 8_192,
     temperature: undefined,
@@ -246,7 +246,7 @@ Deno.test("C4 [consult] is mapped with its defaults, and is absent where the own
         model: "m",
         temperature: 0.6,
         timeoutMs: 180_000,
-        secret: "consult",
+        secretName: "consult",
         replyBytesMax: 1_048_576,
       },
       approvals: { expireMinutes: 60 },
