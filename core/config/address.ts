@@ -1,13 +1,18 @@
 // The addresses that the owner's files may name: https anywhere, http to this device alone, and nothing hidden in them.
-// Never resolves a name and never connects.
+// Never resolves a name and never connects. Needs no package, so that a program that only wants a host and a port stays quick to start.
 
-import { z } from "zod";
-
-export type AddressProblem = "not-a-url" | "scheme" | "userinfo" | "fragment" | "query" | "not-loopback";
+export type AddressProblem =
+  | "not-a-url"
+  | "scheme"
+  | "host"
+  | "userinfo"
+  | "fragment"
+  | "query"
+  | "not-loopback";
 
 export interface AddressRule {
   /** Hosts other than this device. `https`: over https alone. */
-  readonly elsewhere: "never" | "https" | "http-or-https";
+  readonly elsewhere: "https" | "http-or-https";
   readonly query: boolean;
 }
 
@@ -18,11 +23,11 @@ export function addressProblem(value: unknown, rule: AddressRule): AddressProble
   }
   const url = new URL(value);
   if (url.protocol !== "http:" && url.protocol !== "https:") return "scheme";
+  if (!/^(\[[0-9a-f:.]+\]|[a-z0-9._-]+)$/i.test(url.hostname)) return "host";
   if (url.username !== "" || url.password !== "" || /^[a-z]+:\/\/[^/?#]*@/i.test(value)) return "userinfo";
   if (value.includes("#")) return "fragment";
   if (!rule.query && value.includes("?")) return "query";
   if (isLoopback(url.hostname)) return undefined;
-  if (rule.elsewhere === "never") return "not-loopback";
   if (rule.elsewhere === "https" && url.protocol !== "https:") return "not-loopback";
   return undefined;
 }
@@ -44,25 +49,18 @@ export function hostAndPort(address: string): string {
   return `${url.hostname}:${url.port || (url.protocol === "https:" ? "443" : "80")}`;
 }
 
-/** An address leaf; the value is never shown, since a key may stand in its query or before its host. */
-export function address(rule: AddressRule, wanted: string): z.ZodType<string> {
-  return z.custom<string>((value) => addressProblem(value, rule) === undefined, {
-    error: (issue) => {
-      if (issue.input === undefined) return `missing; wanted ${wanted}`;
-      const problem = addressProblem(issue.input, rule) ?? "not-a-url";
-      return `wanted ${wanted}; ${problemText(problem, issue.input)}`;
-    },
-  });
-}
-
-function problemText(problem: AddressProblem, value: unknown): string {
+/** What is wrong, for people. The address itself is never shown, since a key may stand in its query or before its host. */
+export function addressProblemText(problem: AddressProblem, value: unknown): string {
   switch (problem) {
     case "not-a-url":
       return typeof value === "string"
         ? "this text is no such address"
         : "found something that is not a text";
     case "scheme":
-      return `this one begins with ${new URL(String(value)).protocol}`;
+      return "this one is of another kind";
+    case "host":
+      // A comma would split the network grant that is made of it, and a * would widen it.
+      return "its host has characters other than letters, digits, . _ and -";
     case "userinfo":
       return "this one carries a user name or password before its host; put a key into secrets/ and name it";
     case "fragment":

@@ -4,9 +4,8 @@
 import { z } from "zod";
 import type { HomePaths } from "../home.ts";
 import { consultReplyBytesDefault } from "../limits.ts";
-import { address } from "./address.ts";
 import { loadToml, type TomlResult } from "./toml_file.ts";
-import { fraction, integer, secretName, text } from "./wanted.ts";
+import { address, fraction, integer, secretName, text } from "./wanted.ts";
 
 export interface ConsultConfig {
   /** As the owner wrote it. */

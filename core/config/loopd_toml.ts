@@ -7,9 +7,9 @@ import type { HomePaths } from "../home.ts";
 import { isSessionId } from "../ids.ts";
 import { type SensitivityClass, sensitivityClasses } from "../labels.ts";
 import { sessionIdCharactersMax } from "../limits.ts";
-import { address, isLoopback } from "./address.ts";
+import { isLoopback } from "./address.ts";
 import { loadToml, type TomlResult } from "./toml_file.ts";
-import { boolean, choice, fraction, integer, leaf, secretName, text } from "./wanted.ts";
+import { address, boolean, choice, fraction, integer, leaf, secretName, text } from "./wanted.ts";
 
 export interface InferenceConfig {
   /** Scheme, host, port and base path, without a slash at the end: `/v1/chat/completions` is appended to it. */

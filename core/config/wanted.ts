@@ -2,6 +2,7 @@
 // the leaf is a choice, so that a key pasted into the wrong place is never printed.
 
 import { z } from "zod";
+import { addressProblem, addressProblemText, type AddressRule } from "./address.ts";
 
 /** A found choice is shown up to this length. */
 const shownCharactersMax = 40;
@@ -63,6 +64,17 @@ export function secretName(): z.ZodType<string> {
   return leaf<string>((value) => typeof value === "string" && /^[a-z0-9_-]{1,64}$/.test(value), {
     wanted:
       "the name of a file in secrets/ (1 to 64 characters of a-z, 0-9, _ and -), never the secret itself",
+  });
+}
+
+/** An address, kept as the owner wrote it. */
+export function address(rule: AddressRule, wanted: string): z.ZodType<string> {
+  return z.custom<string>((value) => addressProblem(value, rule) === undefined, {
+    error: (issue) => {
+      if (issue.input === undefined) return `missing; wanted ${wanted}`;
+      const problem = addressProblem(issue.input, rule) ?? "not-a-url";
+      return `wanted ${wanted}; ${addressProblemText(problem, issue.input)}`;
+    },
   });
 }
 

@@ -78,6 +78,8 @@ const cases: { readonly [claim: string]: Case } = {
       consultUrl("https://api.example.com/#x"),
       consultUrl("file:///etc/passwd"),
       consultUrl("api.example.com"),
+      consultUrl("https://api.example.com,127.0.0.1:8080/"),
+      consultUrl("https://*.example.com/"),
     ],
     because: "consult.url: wanted an https address, or an http one of this device",
   },
