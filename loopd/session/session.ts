@@ -1,0 +1,179 @@
+// One session in memory: the fold of its log. Every change goes through `append`, which is durable first and folded after, so that what
+// the process believes is never ahead of the disk. Labels only rise here, and messages only grow within an epoch.
+
+import type { CallId, SessionId } from "../../core/ids.ts";
+import { joinLabels, type Label, publicTrusted } from "../../core/labels.ts";
+import { assertOurs } from "../../core/errors.ts";
+import type { Usage } from "../../core/protocol/loop.ts";
+import { renderEndNote, renderMessage } from "../context/prompt.ts";
+import type { SessionLog } from "./log.ts";
+import type { ModelCall, NewRecord, RecordOf, SessionRecord, Timings } from "./record.ts";
+
+export class Session {
+  readonly id: SessionId;
+  #log: SessionLog;
+  #followers = new Set<(record: SessionRecord) => void>();
+  /** The store's: the log grew. */
+  onAppend: () => void = () => {};
+
+  parent: SessionId | null = null;
+  label: Label = publicTrusted;
+  /** The epoch's tools array as JSON text, and its messages as the inside of a JSON array: both only ever sent, never parsed. */
+  toolsJson = "[]";
+  messagesJson = "";
+  epoch = 0;
+  turn = 0;
+  lastCall: CallId = 0;
+  /** Calls of the last model message that have no result yet, in order. */
+  unanswered: ModelCall[] = [];
+  /** The last message, while the turn is open: what the loop does next follows from it. */
+  last: "none" | "user" | "assistant" | "result" = "none";
+  lastContent = "";
+  /** How the last turn ended; `undefined` while it is open or before the first. */
+  lastEnd: RecordOf<"end"> | undefined;
+  /** The open or last turn, for its outcome. */
+  turnStartedAt = "";
+  turnIterations = 0;
+  /** Crashes that the open turn was resumed after. */
+  turnCrashes = 0;
+  #paused = false;
+  turnResults: RecordOf<"result">[] = [];
+  turnUsage: Usage = noUsage();
+  usage: Usage = noUsage();
+  lastTimings: Timings | undefined;
+  children: RecordOf<"spawn">[] = [];
+  #childrenBefore = 0;
+
+  constructor(id: SessionId, log: SessionLog, records: readonly SessionRecord[]) {
+    this.id = id;
+    this.#log = log;
+    for (const record of records) this.#fold(record);
+  }
+
+  /** True between a turn's user text and its end record. */
+  get turnOpen(): boolean {
+    return this.turn > 0 && this.lastEnd === undefined;
+  }
+
+  /** Children that calls of the open or last turn spawned. */
+  get childrenOfTurn(): RecordOf<"spawn">[] {
+    return this.children.slice(this.#childrenBefore);
+  }
+
+  /** What the restart before now was to this session's open turn. */
+  get lastStop(): "stop" | "crash" {
+    return this.#paused ? "stop" : "crash";
+  }
+
+  async append(...records: NewRecord[]): Promise<SessionRecord[]> {
+    const written = await this.#log.append(records);
+    for (const record of written) {
+      this.#fold(record);
+      for (const follower of this.#followers) follower(record);
+    }
+    this.onAppend();
+    return written;
+  }
+
+  /** Hears of every record from now on; returns how to stop. */
+  follow(follower: (record: SessionRecord) => void): () => void {
+    this.#followers.add(follower);
+    return () => this.#followers.delete(follower);
+  }
+
+  get followed(): boolean {
+    return this.#followers.size > 0;
+  }
+
+  get logPath(): string {
+    return this.#log.path;
+  }
+
+  close(): Promise<void> {
+    return this.#log.close();
+  }
+
+  #fold(record: SessionRecord): void {
+    switch (record.kind) {
+      case "open":
+        assertOurs(record.session === this.id, `the log of ${this.id} opens with its own id`);
+        this.parent = record.parent;
+        this.label = record.label;
+        return;
+      case "epoch":
+        this.epoch = record.epoch;
+        this.toolsJson = record.tools;
+        this.messagesJson = renderMessage(record);
+        return;
+      case "user":
+        this.turn = record.turn;
+        this.turnStartedAt = record.time;
+        this.turnIterations = 0;
+        this.turnCrashes = 0;
+        this.#childrenBefore = this.children.length;
+        this.turnResults = [];
+        this.turnUsage = noUsage();
+        this.lastEnd = undefined;
+        this.last = "user";
+        this.#say(renderMessage(record));
+        return;
+      case "assistant":
+        this.last = "assistant";
+        this.lastContent = record.content;
+        this.unanswered = [...record.calls];
+        this.lastCall = record.calls.at(-1)?.call ?? this.lastCall;
+        if (record.calls.length > 0) this.turnIterations++;
+        this.lastTimings = record.timings;
+        this.turnUsage = addUsage(this.turnUsage, record.timings);
+        this.usage = addUsage(this.usage, record.timings);
+        this.#say(renderMessage(record));
+        return;
+      case "spawn":
+        this.children.push(record);
+        return;
+      case "result": {
+        const answered = this.unanswered.shift();
+        assertOurs(
+          answered?.call === record.call,
+          `result ${record.call} of ${this.id} answers the first open call`,
+        );
+        this.last = "result";
+        this.label = joinLabels(this.label, record.label);
+        this.turnResults.push(record);
+        this.#say(renderMessage(record));
+        return;
+      }
+      case "end":
+        this.lastEnd = record;
+        // A failed turn leaves the model nothing to read after the last message; templates that insist on alternation would refuse
+        // every later request.
+        if (record.status !== "completed") this.#say(renderEndNote(record));
+        return;
+      case "pause":
+        this.#paused = true;
+        return;
+      case "resume":
+        this.#paused = false;
+        if (record.after === "crash") this.turnCrashes++;
+        return;
+      case "repair":
+        return;
+    }
+  }
+
+  #say(message: string): void {
+    this.messagesJson += "," + message;
+  }
+}
+
+export function noUsage(): Usage {
+  return { promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
+}
+
+function addUsage(usage: Usage, timings: Timings): Usage {
+  return {
+    promptTokens: usage.promptTokens + timings.cacheN + timings.promptN,
+    cachedTokens: usage.cachedTokens + timings.cacheN,
+    completionTokens: usage.completionTokens + timings.predictedN,
+  };
+}

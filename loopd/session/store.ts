@@ -1,0 +1,155 @@
+// All sessions of this home: found on disk, opened once, created with their first epoch in one durable write.
+
+import type { Clock } from "../../core/clock.ts";
+import { assertOurs } from "../../core/errors.ts";
+import { isSessionId, parentSessionId, type SessionId } from "../../core/ids.ts";
+import type { Label } from "../../core/labels.ts";
+import { createSessionLog, openSessionLog, sessionLogPath } from "./log.ts";
+import { Session } from "./session.ts";
+
+export interface SessionStoreOptions {
+  readonly directory: string;
+  readonly clock: Clock;
+  /** What a new epoch begins with, for a session at this label. */
+  readonly freezeBaseline: (label: Label) => Promise<{ system: string; tools: string }>;
+  /** Hears that a session's log grew. */
+  readonly onAppend: (session: SessionId) => void;
+}
+
+/** Sessions kept open beyond those in use; each costs one file handle and its messages. */
+const idleOpenMax = 32;
+
+export class SessionStore {
+  #options: SessionStoreOptions;
+  #open = new Map<SessionId, Promise<Session>>();
+
+  constructor(options: SessionStoreOptions) {
+    this.#options = options;
+  }
+
+  async exists(id: SessionId): Promise<boolean> {
+    if (this.#open.has(id)) return true;
+    try {
+      return (await Deno.stat(sessionLogPath(this.#options.directory, id))).isFile;
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return false;
+      throw error;
+    }
+  }
+
+  /** The one Session object of this id, repaired on disk where its log was torn. Throws NotFound, also for one that never began. */
+  get(id: SessionId): Promise<Session> {
+    return this.#once(id, async () => {
+      const session = await this.#openExisting(id);
+      if (session.epoch === 0) {
+        await session.close();
+        throw new Deno.errors.NotFound(`session ${id} never began`);
+      }
+      return session;
+    });
+  }
+
+  /** A new session with its first epoch. Throws AlreadyExists. */
+  create(id: SessionId, label: Label): Promise<Session> {
+    return this.#once(id, async () => {
+      const { directory, clock } = this.#options;
+      const session = await createSessionLog(directory, id, clock).then(
+        (log) => new Session(id, log, []),
+        async (error) => {
+          if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+          return await this.#openExisting(id);
+        },
+      );
+      // A crash may leave a log without its first records: that session never began, and begins now.
+      if (session.epoch !== 0) {
+        await session.close();
+        throw new Deno.errors.AlreadyExists(`session ${id} exists already`);
+      }
+      await this.#begin(session, label);
+      return session;
+    });
+  }
+
+  /** Every session on disk, by name. */
+  async ids(): Promise<SessionId[]> {
+    const ids: SessionId[] = [];
+    for await (const entry of Deno.readDir(this.#options.directory)) {
+      if (entry.isDirectory && isSessionId(entry.name)) ids.push(entry.name);
+    }
+    return ids.sort();
+  }
+
+  /** Whether a turn may be open there, told by the end of the log alone: a start must not read every log in full. */
+  async mayBeOpen(id: SessionId): Promise<boolean> {
+    const last = await lastLine(sessionLogPath(this.#options.directory, id));
+    return last !== undefined && !/"kind":"(end|epoch)"/.test(last);
+  }
+
+  /** Closes sessions that nobody uses, oldest first, down to a bound. `inUse` says which must stay. */
+  async trim(inUse: (id: SessionId) => boolean): Promise<void> {
+    for (const [id, opening] of this.#open) {
+      if (this.#open.size <= idleOpenMax) return;
+      const session = await opening.catch(() => undefined);
+      if (session === undefined || inUse(id) || session.followed) continue;
+      this.#open.delete(id);
+      await session.close();
+    }
+  }
+
+  async close(): Promise<void> {
+    for (const opening of this.#open.values()) await opening.then((session) => session.close(), () => {});
+    this.#open.clear();
+  }
+
+  #once(id: SessionId, open: () => Promise<Session>): Promise<Session> {
+    const already = this.#open.get(id);
+    if (already !== undefined) return already;
+    const opening = open().then((session) => {
+      session.onAppend = () => this.#options.onAppend(id);
+      return session;
+    });
+    this.#open.set(id, opening);
+    opening.catch(() => this.#open.delete(id));
+    return opening;
+  }
+
+  async #openExisting(id: SessionId): Promise<Session> {
+    const { log, records } = await openSessionLog(this.#options.directory, id, this.#options.clock);
+    return new Session(id, log, records);
+  }
+
+  async #begin(session: Session, label: Label): Promise<void> {
+    const parent = parentSessionId(session.id);
+    assertOurs(
+      parent !== "malformed",
+      `a session that is created names its parent in full, ${session.id} does not`,
+    );
+    await session.append(
+      { kind: "open", session: session.id, parent: parent ?? null, label },
+      { kind: "epoch", epoch: 1, ...await this.#options.freezeBaseline(label) },
+    );
+  }
+}
+
+const lastLineBytesMax = 4_096;
+
+// The last line where it is short, else its end: an `end` record is always short enough.
+async function lastLine(path: string): Promise<string | undefined> {
+  let file;
+  try {
+    file = await Deno.open(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+  try {
+    const { size } = await file.stat();
+    await file.seek(Math.max(0, size - lastLineBytesMax), Deno.SeekMode.Start);
+    const buffer = new Uint8Array(lastLineBytesMax);
+    const length = await file.read(buffer) ?? 0;
+    const text = new TextDecoder().decode(buffer.subarray(0, length));
+    return text.slice(text.lastIndexOf("\n", text.length - 2) + 1);
+  } finally {
+    file.close();
+  }
+}
