@@ -1,0 +1,154 @@
+// The inference server as a place: its address, whether it answers, how many slots it has, and whether a slot is idle.
+// model.ts sends the requests; nothing here knows what a message is.
+
+import { type Clock, delay } from "../core/clock.ts";
+import type { InferenceConfig } from "../core/config/loopd_toml.ts";
+import { isJsonObject, parseJson } from "../core/json.ts";
+import { drainPollMs } from "../core/limits.ts";
+import { runbookPointer } from "../core/runbook.ts";
+import { ModelFailure, plain } from "./model.ts";
+
+export type ServerState =
+  | { readonly kind: "ready"; readonly totalSlots: number | undefined }
+  | { readonly kind: "loading" }
+  | { readonly kind: "unreachable"; readonly text: string }
+  | { readonly kind: "too-few-slots"; readonly text: string };
+
+export interface InferenceServerOptions {
+  readonly clock: Clock;
+  readonly config: InferenceConfig;
+  /** Bearer value of a protected server. */
+  readonly secret?: string;
+  /** The slots this process will name; a server with fewer takes them modulo, onto the live one (facts 2.6). */
+  readonly slots: readonly number[];
+}
+
+/** First look at a cancelled slot: a stream's end is noticed within 20 ms, anything else needs the slow poll (facts 3c). */
+const drainFirstLookMs = 100;
+const loadingPollMs = 500;
+
+export class InferenceServer {
+  readonly config: InferenceConfig;
+  #options: InferenceServerOptions;
+  #checked = false;
+  // No connection is used twice: a kept-alive one that the server resets makes fetch send the request again (facts/deno.md).
+  #client = Deno.createHttpClient({ http2: false, poolMaxIdlePerHost: 0 });
+
+  constructor(options: InferenceServerOptions) {
+    this.#options = options;
+    this.config = options.config;
+  }
+
+  /** Asks `/props`. A server that does not know the path is taken as it is. */
+  async look(signal?: AbortSignal): Promise<ServerState> {
+    let response;
+    try {
+      response = await this.#get("/props", signal);
+    } catch (error) {
+      signal?.throwIfAborted();
+      this.#checked = false;
+      return { kind: "unreachable", text: unreachableText(this.config.url, error) };
+    }
+    const body = await readJson(response);
+    if (response.status === 503) return { kind: "loading" };
+    const totalSlots = isJsonObject(body) && typeof body.total_slots === "number"
+      ? body.total_slots
+      : undefined;
+    const needed = Math.max(...this.#options.slots) + 1;
+    if (totalSlots !== undefined && totalSlots < needed) {
+      return {
+        kind: "too-few-slots",
+        text:
+          `the inference server at ${this.config.url} has ${totalSlots} slots, and [slots] needs ${needed}: ` +
+          `start it with -np ${needed} or more (${runbookPointer("inference-slots")})`,
+      };
+    }
+    this.#checked = true;
+    return { kind: "ready", totalSlots };
+  }
+
+  /** Posts one chat completion. The server is looked at before its first request and again after it was gone; loading is waited out. */
+  async post(body: string, signal: AbortSignal): Promise<Response> {
+    while (!this.#checked) {
+      const state = await this.look(signal);
+      if (state.kind === "unreachable") throw new ModelFailure("model-error", state.text, true);
+      if (state.kind === "too-few-slots") throw new ModelFailure("model-error", state.text, true);
+      if (state.kind === "loading") await delay(this.#options.clock, loadingPollMs, signal);
+    }
+    return await fetch(this.#url("/v1/chat/completions"), {
+      method: "POST",
+      headers: { "content-type": "application/json", ...this.#authorization() },
+      body,
+      redirect: "manual",
+      signal,
+      client: this.#client,
+    });
+  }
+
+  /** What a request that broke off means. The server may have gone: it is looked at again before the next request. */
+  failure(error: unknown): ModelFailure {
+    this.#checked = false;
+    return new ModelFailure("model-error", unreachableText(this.config.url, error), false);
+  }
+
+  /** Whether the server works on this slot; `undefined` where it does not say. Throws when it does not answer. */
+  async isProcessing(slot: number, signal?: AbortSignal): Promise<boolean | undefined> {
+    const response = await this.#get("/slots", signal);
+    const slots = await readJson(response);
+    const entry = Array.isArray(slots)
+      ? slots.find((one) => isJsonObject(one) && one.id === slot)
+      : undefined;
+    return isJsonObject(entry) && typeof entry.is_processing === "boolean" ? entry.is_processing : undefined;
+  }
+
+  /** Resolves when the slot is idle, or the server gone and its slots with it; polls slowly, since polling delays what it waits for. */
+  async drained(slot: number, signal: AbortSignal): Promise<void> {
+    await delay(this.#options.clock, drainFirstLookMs, signal);
+    for (;;) {
+      let processing: boolean | undefined;
+      try {
+        processing = await this.isProcessing(slot, signal);
+      } catch {
+        signal.throwIfAborted();
+        return;
+      }
+      if (processing === false) return;
+      await delay(this.#options.clock, drainPollMs, signal);
+      // A server without /slots cannot show it: one poll's time is what a disconnect takes to be noticed.
+      if (processing === undefined) return;
+    }
+  }
+
+  close(): void {
+    this.#client.close();
+  }
+
+  async #get(path: string, signal?: AbortSignal): Promise<Response> {
+    return await fetch(this.#url(path), {
+      headers: this.#authorization(),
+      redirect: "manual",
+      signal,
+      client: this.#client,
+    });
+  }
+
+  #url(path: string): string {
+    return this.config.url.replace(/\/+$/, "") + path;
+  }
+
+  #authorization(): Record<string, string> {
+    return this.#options.secret === undefined ? {} : { authorization: `Bearer ${this.#options.secret}` };
+  }
+}
+
+async function readJson(response: Response): Promise<unknown> {
+  const text = await response.text();
+  return parseJson(text)?.value;
+}
+
+function unreachableText(url: string, error: unknown): string {
+  const cause = error instanceof Error ? plain(error.message) : "no answer";
+  return `the inference server at ${url} does not answer (${cause}); ${
+    runbookPointer("inference-unreachable")
+  }`;
+}

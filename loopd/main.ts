@@ -1,0 +1,45 @@
+// The role as a process: its arguments, its lifeline, its exit codes. What it does stands in runtime.ts.
+
+import { UsageError } from "../core/errors.ts";
+import { homePaths } from "../core/home.ts";
+import { runRole } from "../core/role_process.ts";
+import { loadLoopdConfig } from "../core/config/loopd_toml.ts";
+import { loadSecret } from "../core/secrets.ts";
+import { join } from "node:path";
+import { startLoopd } from "./runtime.ts";
+
+const help = `loopd: runs sessions; may reach the inference server and brokerd, nothing else.
+
+It is started by the launcher (deno task up), which gives it its permissions.
+
+  --home DIR             the home to serve
+  --inference-url URL    used where loopd.toml names no [inference] url
+  --lifeline             stop when standard input ends
+`;
+
+if (import.meta.main) {
+  await runRole({
+    role: "loopd",
+    help,
+    args: Deno.args,
+    options: ["inference-url"],
+    async start({ home, options, emit, fatal }) {
+      const paths = homePaths(home);
+      const config = loadLoopdConfig(paths, { inferenceUrl: options["inference-url"] });
+      if ("faults" in config) throw new UsageError(config.faults);
+      const { inference } = config.value;
+      // The directories were checked by the launcher: this role may read the one file only.
+      const secret = inference?.secretName === undefined
+        ? undefined
+        : await loadSecret(join(paths.secrets, inference.secretName), { checkDirectories: [] });
+      if (secret !== undefined && "fault" in secret) throw new UsageError([secret.fault]);
+      return await startLoopd({
+        paths,
+        config: config.value,
+        inferenceSecret: secret?.value,
+        onFatal: fatal,
+        onEvent: emit,
+      });
+    },
+  });
+}

@@ -1,0 +1,306 @@
+// One request to the inference server: the stream read to its end mark, the message it holds, or the typed reason why there is none.
+// It decides nothing about turns and never repeats a request; a message it returns is complete and its tool calls are well formed.
+
+import type { Clock } from "../core/clock.ts";
+import { isJsonObject, type JsonObject, parseJson, parseJsonObject } from "../core/json.ts";
+import { modelMessageCharactersMax, toolCallsPerMessageMax } from "../core/limits.ts";
+import { eventStreamParser } from "../core/wire/event_stream.ts";
+import type { InferenceServer } from "./inference_server.ts";
+import type { FailureReason, Timings } from "./session/record.ts";
+
+export interface ModelRequest {
+  /** The inside of the `messages` array and the `tools` array, as JSON text. */
+  readonly messagesJson: string;
+  readonly toolsJson: string;
+  readonly slot: number;
+  readonly signal: AbortSignal;
+  /** Every event of the stream: prompt progress and thinking count as life. */
+  onLife(): void;
+  onContent(text: string): void;
+  onThinking(text: string): void;
+}
+
+export interface ModelMessage {
+  readonly content: string;
+  readonly thinking: string;
+  readonly calls: readonly { name: string; arguments: string }[];
+  readonly timings: Timings;
+  /** Milliseconds from the request to its first token. */
+  readonly firstTokenMs: number;
+}
+
+/** No message came of the request. `settled`: the server ended the request itself, so its slot is idle. */
+export class ModelFailure extends Error {
+  override readonly name = "ModelFailure";
+  constructor(
+    readonly reason: FailureReason,
+    readonly detail: string,
+    readonly settled: boolean,
+    /** The server failed before any token, in a way that another try may not meet. */
+    readonly mayRetry = false,
+  ) {
+    super(`${reason}: ${detail}`);
+  }
+}
+
+/** Sends one request and reads its stream. Throws ModelFailure, or the signal's reason when the caller cancelled. */
+export async function requestMessage(
+  server: InferenceServer,
+  request: ModelRequest,
+  options: { clock: Clock; livenessMs: number },
+): Promise<ModelMessage> {
+  const started = options.clock.monotonic();
+  const watchdog = watchLiveness(options.clock, options.livenessMs, request.signal);
+  try {
+    const response = await server.post(requestBody(server, request), watchdog.signal);
+    watchdog.touch();
+    if (!response.ok) throw await httpFailure(response);
+    const message = newMessage();
+    for await (const event of streamEvents(response)) {
+      watchdog.touch();
+      request.onLife();
+      if (event === "[DONE]") return finish(message, started);
+      addChunk(message, event, request, options.clock);
+    }
+    throw new ModelFailure("cut", "the stream ended without its end mark", false);
+  } catch (error) {
+    request.signal.throwIfAborted();
+    if (watchdog.silent) {
+      throw new ModelFailure("silent", `no sign of life from the server for ${options.livenessMs} ms`, false);
+    }
+    if (error instanceof ModelFailure) throw error;
+    throw server.failure(error);
+  } finally {
+    watchdog.stop();
+  }
+}
+
+// Joined by hand from texts that exist already: a request must carry the earlier messages byte by byte, and re-serialising a long
+// conversation for every tool iteration is the cost that grows.
+function requestBody(server: InferenceServer, request: ModelRequest): string {
+  const { model, maxTokens, temperature } = server.config;
+  const settings = {
+    model,
+    stream: true,
+    stream_options: { include_usage: true },
+    id_slot: request.slot,
+    cache_prompt: true,
+    return_progress: true,
+    max_tokens: maxTokens,
+    ...(temperature === undefined ? {} : { temperature }),
+  };
+  return `${
+    JSON.stringify(settings).slice(0, -1)
+  },"messages":[${request.messagesJson}],"tools":${request.toolsJson}}`;
+}
+
+function watchLiveness(clock: Clock, livenessMs: number, outer: AbortSignal) {
+  const abort = new AbortController();
+  let silent = false;
+  let last = clock.monotonic();
+  let cancel = () => {};
+  const look = () => {
+    const silentMs = clock.monotonic() - last;
+    if (silentMs < livenessMs) cancel = clock.schedule(livenessMs - silentMs, look);
+    else {
+      silent = true;
+      abort.abort();
+    }
+  };
+  cancel = clock.schedule(livenessMs, look);
+  const onOuter = () => abort.abort(outer.reason);
+  if (outer.aborted) onOuter();
+  else outer.addEventListener("abort", onOuter, { once: true });
+  return {
+    signal: abort.signal,
+    get silent() {
+      return silent;
+    },
+    touch: () => {
+      last = clock.monotonic();
+    },
+    // Aborting closes the connection in every way out: the server must never stream to nobody.
+    stop: () => {
+      cancel();
+      outer.removeEventListener("abort", onOuter);
+      abort.abort();
+    },
+  };
+}
+
+async function* streamEvents(response: Response): AsyncGenerator<JsonObject | "[DONE]"> {
+  if (response.body === null) return;
+  const parser = eventStreamParser();
+  for await (const bytes of response.body) {
+    for (const { data } of parser.push(bytes)) {
+      if (data === "[DONE]") {
+        yield "[DONE]";
+        return;
+      }
+      const event = parseJsonObject(data);
+      if (event === undefined) {
+        throw new ModelFailure("model-error", "the stream holds an event that is no JSON object", false);
+      }
+      yield event;
+    }
+  }
+}
+
+interface PartialMessage {
+  content: string;
+  thinking: string;
+  calls: { name: string; arguments: string }[];
+  finish: string | undefined;
+  timings: Timings | undefined;
+  firstTokenAt: number | undefined;
+}
+
+function newMessage(): PartialMessage {
+  return {
+    content: "",
+    thinking: "",
+    calls: [],
+    finish: undefined,
+    timings: undefined,
+    firstTokenAt: undefined,
+  };
+}
+
+function addChunk(message: PartialMessage, event: JsonObject, request: ModelRequest, clock: Clock): void {
+  if (isJsonObject(event.error)) throw serverFailure(event.error, false);
+  const choice = Array.isArray(event.choices) ? event.choices[0] : undefined;
+  if (isJsonObject(choice)) {
+    const delta = isJsonObject(choice.delta) ? choice.delta : {};
+    if (typeof delta.content === "string" && delta.content !== "") {
+      message.content += delta.content;
+      message.firstTokenAt ??= clock.monotonic();
+      request.onContent(delta.content);
+    }
+    if (typeof delta.reasoning_content === "string" && delta.reasoning_content !== "") {
+      message.thinking += delta.reasoning_content;
+      message.firstTokenAt ??= clock.monotonic();
+      request.onThinking(delta.reasoning_content);
+    }
+    if (Array.isArray(delta.tool_calls)) {
+      message.firstTokenAt ??= clock.monotonic();
+      for (const part of delta.tool_calls) addCallPart(message, part);
+    }
+    if (typeof choice.finish_reason === "string") message.finish = choice.finish_reason;
+  }
+  message.timings = readTimings(event) ?? message.timings;
+  const characters =
+    message.calls.reduce((sum, call) => sum + call.arguments.length, message.content.length) +
+    message.thinking.length;
+  if (characters > modelMessageCharactersMax) {
+    throw new ModelFailure(
+      "model-error",
+      `the message is over ${modelMessageCharactersMax} characters`,
+      false,
+    );
+  }
+}
+
+// The first part of a call carries its name and already the first characters of its arguments (facts 3d).
+function addCallPart(message: PartialMessage, part: unknown): void {
+  if (!isJsonObject(part)) {
+    throw new ModelFailure("model-error", "a tool call in the stream is no object", false);
+  }
+  const index = typeof part.index === "number" ? part.index : message.calls.length - 1;
+  if (
+    !Number.isInteger(index) || index < 0 || index > message.calls.length || index >= toolCallsPerMessageMax
+  ) {
+    throw new ModelFailure(
+      "model-error",
+      `a tool call in the stream is out of order, or one of more than ${toolCallsPerMessageMax}`,
+      false,
+    );
+  }
+  const call = message.calls[index] ??= { name: "", arguments: "" };
+  const fn = isJsonObject(part.function) ? part.function : {};
+  if (typeof fn.name === "string") call.name += fn.name;
+  if (typeof fn.arguments === "string") call.arguments += fn.arguments;
+}
+
+function readTimings(event: JsonObject): Timings | undefined {
+  const { timings, usage } = event;
+  if (isJsonObject(timings)) {
+    return {
+      cacheN: count(timings.cache_n),
+      promptN: count(timings.prompt_n),
+      predictedN: count(timings.predicted_n),
+    };
+  }
+  if (isJsonObject(usage)) {
+    const details = isJsonObject(usage.prompt_tokens_details) ? usage.prompt_tokens_details : {};
+    const cacheN = count(details.cached_tokens);
+    return {
+      cacheN,
+      promptN: Math.max(0, count(usage.prompt_tokens) - cacheN),
+      predictedN: count(usage.completion_tokens),
+    };
+  }
+  return undefined;
+}
+
+function count(value: unknown): number {
+  return typeof value === "number" && Number.isInteger(value) && value >= 0 ? value : 0;
+}
+
+function finish(message: PartialMessage, started: number): ModelMessage {
+  if (message.finish === undefined) {
+    throw new ModelFailure("cut", "the stream ended without a finish reason", true);
+  }
+  // A call that the token limit cut is never run and never stored: its arguments are no JSON, or worse, happen to be (facts 3d).
+  if (message.finish === "length") {
+    throw new ModelFailure("cut", "the model reached its token limit before it had finished", true);
+  }
+  for (const call of message.calls) {
+    if (call.name === "" || parseJsonObject(call.arguments) === undefined) {
+      throw new ModelFailure(
+        "bad-arguments",
+        `the arguments of ${shownName(call.name)} are no JSON object`,
+        true,
+      );
+    }
+  }
+  return {
+    content: message.content,
+    thinking: message.thinking,
+    calls: message.calls,
+    timings: message.timings ?? { cacheN: 0, promptN: 0, predictedN: 0 },
+    firstTokenMs: (message.firstTokenAt ?? started) - started,
+  };
+}
+
+function shownName(name: string): string {
+  return /^[\w.-]{1,64}$/.test(name) ? `a call of ${name}` : "a tool call without a usable name";
+}
+
+async function httpFailure(response: Response): Promise<ModelFailure> {
+  const body = parseJson((await response.text()).slice(0, 10_000))?.value;
+  const error = isJsonObject(body) && isJsonObject(body.error) ? body.error : {};
+  return serverFailure({ code: response.status, ...error }, response.status >= 500);
+}
+
+function serverFailure(error: JsonObject, mayRetry: boolean): ModelFailure {
+  const code = typeof error.code === "number" ? ` ${error.code}` : "";
+  const text = typeof error.message === "string" ? error.message : "no reason given";
+  if (error.type === "exceed_context_size_error" || /context size/i.test(text)) {
+    return new ModelFailure(
+      "overflow",
+      `the conversation does not fit the model's context (${plain(text)})`,
+      true,
+    );
+  }
+  return new ModelFailure(
+    "model-error",
+    `the inference server answered${code}: ${plain(text)}`,
+    true,
+    mayRetry,
+  );
+}
+
+/** A server's words, made fit for one line of a log. */
+export function plain(text: string): string {
+  return text.replace(/[^\x20-\x7e]+/g, " ").slice(0, 300);
+}

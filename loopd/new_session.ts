@@ -1,0 +1,35 @@
+// Where roots come from: a new chat id, or the first message to a chat or channel that is not there yet.
+
+import { STATUS_CODE } from "@std/http";
+import { ProtocolError } from "../core/errors.ts";
+import { parseSessionId, type SessionId, sessionKind } from "../core/ids.ts";
+import type { Services } from "./services.ts";
+import type { Session } from "./session/session.ts";
+
+const idCharacters = "abcdefghijkmnpqrstuvwxyz23456789";
+const idLength = 8;
+
+/** `chat-` and eight characters that are hard to confuse. */
+export function newChatId(): SessionId {
+  const bytes = crypto.getRandomValues(new Uint8Array(idLength));
+  return parseSessionId(
+    "chat-" + [...bytes].map((byte) => idCharacters[byte % idCharacters.length]).join(""),
+  );
+}
+
+/**
+ * The session that a message goes to. A chat or a channel begins with its first message; a child, a job and the heartbeat are begun by
+ * loopd alone, so an id of those kinds that is not there is an error.
+ */
+export async function openOrCreate(id: SessionId, services: Services): Promise<Session> {
+  if (await services.store.exists(id)) return await services.store.get(id);
+  const kind = sessionKind(id);
+  if (kind !== "chat" && kind !== "mm") {
+    throw new ProtocolError(
+      "unknown-session",
+      STATUS_CODE.NotFound,
+      `no session is named ${id}; a new one is named chat-… or mm-…, or made with bx new`,
+    );
+  }
+  return await services.store.create(id, { class: services.config.session.class, untrusted: false });
+}

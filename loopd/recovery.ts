@@ -1,0 +1,43 @@
+// What a restart left open: root turns without an end. They are found by the ends of their logs and gone on with; a child is finished by
+// its parent's call, never on its own.
+
+import { parentSessionId, type SessionId } from "../core/ids.ts";
+import type { RootTurns } from "./root_turns.ts";
+import type { Services } from "./services.ts";
+
+/** Resolves when all of them ended. A session that cannot be opened is told and passed over. */
+export async function resumeOpenTurns(
+  services: Services,
+  turns: RootTurns,
+  onEvent: (event: Readonly<Record<string, unknown>>) => void,
+): Promise<void> {
+  const resumed: Promise<unknown>[] = [];
+  for (const id of await services.store.ids()) {
+    if (!await services.store.mayBeOpen(id)) continue;
+    const session = await services.store.get(id).catch((error) => {
+      onEvent({ event: "session-unreadable", session: id, text: String(error) });
+      return undefined;
+    });
+    if (session === undefined || !session.turnOpen || services.holds.has(id)) continue;
+    if (await isAwaited(id, services)) continue;
+    onEvent({ event: "resuming", session: id, turn: session.turn, after: session.lastStop });
+    resumed.push(
+      turns.resume(session).catch((error) => {
+        onEvent({ event: "resume-failed", session: id, text: String(error) });
+      }),
+    );
+  }
+  await Promise.all(resumed);
+}
+
+// A child that its parent's open call waits for is finished by that call. Any other child with an open turn was spoken to directly.
+async function isAwaited(id: SessionId, services: Services): Promise<boolean> {
+  const parentId = parentSessionId(id);
+  if (parentId === undefined || parentId === "malformed" || !await services.store.exists(parentId)) {
+    return false;
+  }
+  const parent = await services.store.get(parentId).catch(() => undefined);
+  if (parent === undefined || !parent.turnOpen) return false;
+  const call = parent.unanswered[0]?.call;
+  return parent.children.some((spawn) => spawn.call === call && spawn.child === id);
+}

@@ -1,0 +1,170 @@
+// One loopd put together: the services in the order in which they need each other, start and stop. main.ts runs it as a process; tests run
+// it in theirs.
+
+import { type Clock, systemClock } from "../core/clock.ts";
+import type { LoopdConfig } from "../core/config/loopd_toml.ts";
+import { UsageError } from "../core/errors.ts";
+import type { HomePaths } from "../core/home.ts";
+import { listenOnSocket } from "../core/wire/server.ts";
+import { PeerUnreachable } from "../core/wire/client.ts";
+import { delay } from "../core/clock.ts";
+import { BrokerClient } from "./broker_client.ts";
+import { freezeBaseline } from "./context/baseline.ts";
+import { Holds } from "./holds.ts";
+import { InferenceServer } from "./inference_server.ts";
+import { MemoryFiles } from "./memory/memory_files.ts";
+import { MemoryIndex } from "./memory/index.ts";
+import { RootTurns } from "./root_turns.ts";
+import { loopServer } from "./server.ts";
+import type { Services } from "./services.ts";
+import { resumeOpenTurns } from "./recovery.ts";
+import { SessionStore } from "./session/store.ts";
+import { SlotGate } from "./slots.ts";
+import { runChild } from "./subagent.ts";
+import { askMemoryTool } from "./toolset/ask_memory.ts";
+import { callTool } from "./toolset/call_tool.ts";
+import { ToolCatalog } from "./toolset/catalog.ts";
+import { clockTool } from "./toolset/clock.ts";
+import { coreToolNames, coreTools } from "./toolset/core_tools.ts";
+import { findTool } from "./toolset/find_tool.ts";
+import { memoryTool } from "./toolset/memory.ts";
+import { recallTool } from "./toolset/recall.ts";
+import { subagentTool } from "./toolset/subagent.ts";
+import type { Tool } from "./turn_types.ts";
+
+export interface LoopdOptions {
+  readonly paths: HomePaths;
+  readonly config: LoopdConfig;
+  /** Bearer value for a protected inference server. */
+  readonly inferenceSecret?: string;
+  readonly clock?: Clock;
+  /** A fault of our own, or one of the owner's that only shows while running: the process must end. */
+  readonly onFatal: (error: unknown) => void;
+  readonly onEvent?: (event: Readonly<Record<string, unknown>>) => void;
+}
+
+export interface Loopd {
+  readonly services: Services;
+  readonly turns: RootTurns;
+  /** Settles when the turns that a restart left open have ended. */
+  readonly resumed: Promise<void>;
+  close(): Promise<void>;
+}
+
+/** How often a brokerd that is not there is looked for. */
+const meetAgainMs = 250;
+
+export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
+  const { paths, config, onFatal, clock = systemClock, onEvent = () => {} } = options;
+  const timeZone = config.clock.timeZone ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const { main, background } = config.slots;
+
+  const server = config.inference === undefined ? undefined : new InferenceServer({
+    clock,
+    config: config.inference,
+    secret: options.inferenceSecret,
+    slots: [main, background],
+  });
+  const gate = new SlotGate({
+    clock,
+    livenessMs: config.inference?.livenessMs ?? 120_000,
+    drained: (slot, signal) => server?.drained(slot, signal) ?? Promise.resolve(),
+  });
+  const memory = new MemoryFiles(paths, clock, config.session.class);
+  const index = new MemoryIndex(paths.index, paths.sessions, memory);
+  const broker = new BrokerClient({
+    socketPath: paths.brokerSocket,
+    timeoutMs: config.broker.timeoutMs,
+    clock,
+    labelOf: async (session) => (await store.get(session)).label,
+  });
+  const catalog = new ToolCatalog(
+    [subagentTool((task, context) => runChild(task, context, services)) as Tool],
+    broker,
+    config.tools.resultChars,
+  );
+  const tools = coreTools({
+    clock: clockTool(clock, timeZone),
+    recall: recallTool(index),
+    memory: memoryTool(memory),
+    ask_memory: askMemoryTool(broker),
+    find_tool: findTool(catalog),
+    call_tool: callTool(catalog, coreToolNames),
+  });
+  const store: SessionStore = new SessionStore({
+    directory: paths.sessions,
+    clock,
+    freezeBaseline: async (label) => ({ system: await freezeBaseline(memory, label), tools: tools.json }),
+    onAppend: (session) => index.note(session),
+  });
+  const services: Services = {
+    config,
+    clock,
+    timeZone,
+    store,
+    gate,
+    server,
+    broker,
+    catalog,
+    coreTools: tools,
+    holds: new Holds(),
+  };
+  const turns = new RootTurns(services);
+
+  const stopped = new AbortController();
+  const listener = await listenOnSocket(
+    paths.loopSocket,
+    loopServer({ services, turns, sessionsDirectory: paths.sessions, onBug: onFatal }),
+  );
+  const met = meetBroker(broker, clock, stopped.signal).catch((error) => {
+    if (!stopped.signal.aborted) onFatal(error);
+  });
+  const looked = lookAtServer(services, stopped.signal).catch((error) => {
+    if (!stopped.signal.aborted) onFatal(error);
+  });
+  const resumed = looked.then(() => resumeOpenTurns(services, turns, onEvent)).catch((error) => {
+    if (!stopped.signal.aborted) onFatal(error);
+  });
+
+  return {
+    services,
+    turns,
+    resumed,
+    async close() {
+      stopped.abort(new Error("loopd is stopping"));
+      await turns.stop();
+      await gate.close();
+      await listener.close();
+      await Promise.all([met, looked, resumed]);
+      await store.close();
+      index.close();
+      server?.close();
+    },
+  };
+}
+
+// brokerd starts beside us and may be later, or go and come back; only its configuration not fitting ours is fatal (C9).
+async function meetBroker(broker: BrokerClient, clock: Clock, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      return void await broker.meet();
+    } catch (error) {
+      if (!(error instanceof PeerUnreachable)) throw error;
+    }
+    await delay(clock, meetAgainMs, signal);
+  }
+}
+
+// A server with too few slots is refused at start (F22); one that is not there yet is looked at again before the first request. Slots that
+// still work on requests of a loopd before us are drained first.
+async function lookAtServer({ server, gate, config }: Services, signal: AbortSignal): Promise<void> {
+  if (server === undefined) return;
+  const state = await server.look(signal);
+  if (state.kind === "too-few-slots") {
+    throw new UsageError([{ text: state.text, runbook: "inference-slots" }]);
+  }
+  if (state.kind !== "ready") return;
+  for (const slot of [config.slots.main, config.slots.background]) {
+    if (await server.isProcessing(slot, signal).catch(() => undefined) === true) gate.drain(slot);
+  }
+}

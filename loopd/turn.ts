@@ -1,0 +1,286 @@
+// The turn loop, top to bottom: ask the model, keep what it said, answer its calls in order, and again, until it answers without calls (B3).
+// What the loop does next follows from the session's log alone, so a turn that a restart cut is gone on with by the same code.
+// It ends in exactly one `end` record; only a stopping role leaves a turn open.
+
+import { delay } from "../core/clock.ts";
+import { parseJsonObject } from "../core/json.ts";
+import { badArgumentsTriesMax, serverErrorTriesMax } from "../core/limits.ts";
+import type { TurnOutcome } from "../core/protocol/loop.ts";
+import { capText, neutralise } from "../core/text.ts";
+import { ModelFailure, type ModelMessage, requestMessage } from "./model.ts";
+import type { Services } from "./services.ts";
+import type { ModelCall } from "./session/record.ts";
+import { type Lease, SlotQueueFull, SlotSilent } from "./slots.ts";
+import { describeIssues } from "./toolset/arguments.ts";
+import { resumeOrRun } from "./toolset/call_tool.ts";
+import { toolError } from "./toolset/results.ts";
+import { Cancelled, RoleStopping, type ToolResult, type Turn, TurnFailure } from "./turn_types.ts";
+
+/** Pause before a server that answered 5xx is asked again. */
+const serverErrorPauseMs = 250;
+
+/** Begins a turn with the user's text and runs it to its end. */
+export async function beginTurn(text: string, turn: Turn, services: Services): Promise<TurnOutcome> {
+  const { session } = turn;
+  await session.append({ kind: "user", turn: session.turn + 1, text });
+  return await runTurn(turn, services);
+}
+
+/** Goes on with an open turn, from whatever its log ends with. */
+export async function resumeTurn(turn: Turn, services: Services): Promise<TurnOutcome> {
+  return await runTurn(turn, services, { resuming: true });
+}
+
+async function runTurn(turn: Turn, services: Services, { resuming = false } = {}): Promise<TurnOutcome> {
+  const { session } = turn;
+  try {
+    if (resuming) await checkResumable(turn, services);
+    for (;;) {
+      // The first open call of a resumed turn may have acted before the restart; those behind it had not begun.
+      for (let first = resuming; session.unanswered.length > 0; first = false) {
+        await answerCall(session.unanswered[0], turn, services, { mayHaveActed: first });
+      }
+      resuming = false;
+      if (session.last === "assistant") break;
+      await askModel(turn, services);
+      if (session.unanswered.length > 0 && session.turnIterations > turn.iterationsMax) {
+        throw new TurnFailure(
+          "iterations",
+          `the model still asked for tools after ${turn.iterationsMax} rounds of them`,
+        );
+      }
+    }
+    if (session.lastContent.trim() === "") throw new TurnFailure("empty", "the model ended without any text");
+    await session.append({ kind: "end", turn: session.turn, status: "completed" });
+  } catch (error) {
+    if (error instanceof RoleStopping) {
+      await session.append({ kind: "pause", turn: session.turn });
+      throw error;
+    }
+    await endEarly(turn, asTurnFailure(error), services);
+  }
+  return announce(turn);
+}
+
+/** Crashes after which an open turn is not resumed again: whatever ended loopd twice in it would end it a third time. */
+const crashesMax = 2;
+
+async function checkResumable(turn: Turn, services: Services): Promise<void> {
+  const { session } = turn;
+  const ageMs = services.clock.now() - Date.parse(session.turnStartedAt);
+  const { resumeHours } = services.config.session;
+  if (ageMs > resumeHours * 3_600_000) {
+    throw new TurnFailure("expired", `it began ${session.turnStartedAt}, over ${resumeHours} hours ago`);
+  }
+  const open = session.unanswered[0];
+  // A parent that waits for a child did not end loopd: the child did, and is counted itself.
+  if (open !== undefined && session.children.some((spawn) => spawn.call === open.call)) return;
+  if (session.lastStop === "crash" && session.turnCrashes >= crashesMax) {
+    const where = open === undefined ? "a model request" : `the tool ${open.name}`;
+    throw new TurnFailure("interrupted", `loopd ended ${crashesMax + 1} times during ${where} of this turn`);
+  }
+  await session.append({ kind: "resume", turn: session.turn, after: session.lastStop });
+}
+
+// One model message, on the turn's own slot, kept before anything it asks for is done.
+async function askModel(turn: Turn, services: Services): Promise<void> {
+  const { session } = turn;
+  const requested = await withRetries(turn, services, async (lease) => {
+    const started = services.clock.monotonic();
+    const message = await requestMessage(server(services), {
+      messagesJson: session.messagesJson,
+      toolsJson: session.toolsJson,
+      slot: lease.slot,
+      signal: turn.tree.signal,
+      onLife: lease.touch,
+      onContent: (text) => turn.emit({ event: "delta", data: { text } }),
+      onThinking: (text) => turn.emit({ event: "thinking", data: { text } }),
+    }, { clock: services.clock, livenessMs: server(services).config.livenessMs });
+    return { message, queuedMs: lease.queuedMs, elapsedMs: services.clock.monotonic() - started };
+  });
+  const { message, queuedMs, elapsedMs } = requested;
+  await session.append({
+    kind: "assistant",
+    turn: session.turn,
+    content: message.content,
+    thinking: message.thinking,
+    calls: numberCalls(message, session.lastCall),
+    slot: turn.slot,
+    timings: message.timings,
+    queuedMs: Math.round(queuedMs),
+    firstTokenMs: Math.round(message.firstTokenMs),
+    elapsedMs: Math.round(elapsedMs),
+  });
+}
+
+// A request that failed before its message acted on nothing, so it may be sent again: a few times where the server answered 5xx, a few
+// where the model's tool arguments were no JSON. The slot is held for one request at a time, never over a pause.
+async function withRetries<T>(
+  turn: Turn,
+  services: Services,
+  request: (lease: Lease) => Promise<T>,
+): Promise<T> {
+  for (let tries = 1;; tries++) {
+    try {
+      return await withSlot(turn, services, request);
+    } catch (error) {
+      if (!(error instanceof ModelFailure)) throw error;
+      const triesMax = error.reason === "bad-arguments"
+        ? badArgumentsTriesMax
+        : error.mayRetry
+        ? serverErrorTriesMax
+        : 1;
+      if (tries >= triesMax) throw error;
+      if (error.mayRetry) await delay(services.clock, serverErrorPauseMs, turn.tree.signal);
+    }
+  }
+}
+
+async function withSlot<T>(
+  turn: Turn,
+  services: Services,
+  request: (lease: Lease) => Promise<T>,
+): Promise<T> {
+  turn.waitsFor = "slot";
+  let lease: Lease;
+  try {
+    lease = await services.gate.acquire(turn.slot, {
+      session: turn.session.id,
+      priority: turn.priority,
+      signal: turn.tree.signal,
+    });
+  } finally {
+    turn.waitsFor = undefined;
+  }
+  try {
+    const result = await request(lease);
+    lease.release("settled");
+    return result;
+  } catch (error) {
+    lease.release(error instanceof ModelFailure && error.settled ? "settled" : "abandoned");
+    throw error;
+  }
+}
+
+function server(services: Services) {
+  if (services.server === undefined) {
+    throw new TurnFailure(
+      "model-error",
+      "no inference server is configured; set [inference] url in loopd.toml",
+    );
+  }
+  return services.server;
+}
+
+function numberCalls(message: ModelMessage, lastCall: number): ModelCall[] {
+  return message.calls.map((call, index) => ({ call: lastCall + 1 + index, ...call }));
+}
+
+async function answerCall(
+  call: ModelCall,
+  turn: Turn,
+  services: Services,
+  { mayHaveActed }: { mayHaveActed: boolean },
+): Promise<void> {
+  turn.tree.signal.throwIfAborted();
+  turn.emit({ event: "call", data: { call: call.call, tool: call.name, arguments: call.arguments } });
+  const result = await runCall(call, turn, services, mayHaveActed);
+  turn.tree.signal.throwIfAborted();
+  await keepResult(call, result, turn, services);
+}
+
+async function runCall(
+  call: ModelCall,
+  turn: Turn,
+  services: Services,
+  mayHaveActed: boolean,
+): Promise<ToolResult> {
+  const tool = services.coreTools.byName.get(call.name);
+  if (tool === undefined) {
+    const name = JSON.stringify(call.name.replace(/[^\w.-]/g, "?").slice(0, 64));
+    return toolError(
+      "unknown-tool",
+      `no tool is named ${name} here; tools beyond the core ones run through call_tool`,
+    );
+  }
+  const parsed = tool.argumentsSchema.safeParse(parseJsonObject(call.arguments));
+  if (!parsed.success) {
+    return toolError("invalid-arguments", `${call.name}: ${describeIssues(parsed.error, tool.definition)}`);
+  }
+  const context = { turn, call: call.call };
+  return mayHaveActed ? await resumeOrRun(tool, parsed.data, context) : await tool.run(parsed.data, context);
+}
+
+// Capped and neutralised, whatever tool it came from (B12); the label joins the session in the same record.
+async function keepResult(
+  call: ModelCall,
+  result: ToolResult,
+  turn: Turn,
+  services: Services,
+): Promise<void> {
+  const kept = {
+    call: call.call,
+    tool: result.tool ?? call.name,
+    status: result.status,
+    ...(result.code === undefined ? {} : { code: result.code }),
+    text: capText(neutralise(result.text), services.config.tools.resultChars),
+    label: result.label,
+  };
+  await turn.session.append({ kind: "result", ...kept });
+  turn.emit({ event: "result", data: kept });
+}
+
+function asTurnFailure(error: unknown): TurnFailure {
+  if (error instanceof TurnFailure) return error;
+  if (error instanceof Cancelled) return new TurnFailure("cancelled", error.message);
+  if (error instanceof ModelFailure) return new TurnFailure(error.reason, error.detail);
+  if (error instanceof SlotSilent) return new TurnFailure("silent", error.message);
+  if (error instanceof SlotQueueFull) return new TurnFailure("model-error", error.message);
+  throw error;
+}
+
+// Every call gets a result, so that the history stays one that a strict server accepts.
+async function endEarly(turn: Turn, failure: TurnFailure, services: Services): Promise<void> {
+  const { session } = turn;
+  while (session.unanswered.length > 0) {
+    const call = session.unanswered[0];
+    await keepResult(
+      call,
+      toolError(failure.reason, `the turn ended before ${call.name} did`),
+      turn,
+      services,
+    );
+  }
+  await session.append({
+    kind: "end",
+    turn: session.turn,
+    status: failure.reason === "cancelled" ? "cancelled" : "failed",
+    reason: failure.reason,
+    detail: failure.detail,
+  });
+}
+
+function announce(turn: Turn): TurnOutcome {
+  const outcome = turnOutcome(turn);
+  turn.emit({ event: "done", data: outcome });
+  return outcome;
+}
+
+function turnOutcome({ session }: Turn): TurnOutcome {
+  const end = session.lastEnd;
+  const completed = end?.status === "completed";
+  return {
+    session: session.id,
+    status: end?.status ?? "failed",
+    content: completed ? session.lastContent : "",
+    ...(end?.reason === undefined ? {} : { reason: `${end.reason}: ${end.detail ?? ""}` }),
+    label: session.label,
+    calls: session.turnResults.map(({ call, tool, status, code }) => ({
+      call,
+      tool,
+      status,
+      ...(code === undefined ? {} : { code }),
+    })),
+    usage: session.turnUsage,
+  };
+}
