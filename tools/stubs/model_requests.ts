@@ -1,10 +1,10 @@
 // What the practice model has been asked: one record per chat request, in order of arrival.
-// Owns: the records with their exact body bytes, and the promises of those who wait for one. Never keeps more
-// than its bounds (the oldest bodies go first), never looks at time to decide anything.
+// Owns: the records with their exact body bytes. Never keeps more than its bounds (the oldest records go first),
+// never decides anything.
 
+import { Arrivals } from "./arrivals.ts";
 import type { ChatMessage, Tool } from "./model_template.ts";
 
-const recordsMax = 20_000;
 const keptBytesMax = 64 * 1024 * 1024;
 
 /** `queued` waits for a slot; `running` has one; the others are final. `aborted`: the client left. */
@@ -37,17 +37,14 @@ export interface ModelRequest {
   endedAtMs?: number;
 }
 
-type Predicate = (request: ModelRequest) => boolean;
-
-export class Requests {
-  readonly all: ModelRequest[] = [];
+export class Requests extends Arrivals<ModelRequest> {
   #count = 0;
-  #handedOut = 0;
-  #keptBytes = 0;
-  #waiting = new Set<{ look: () => ModelRequest | undefined; settle: PromiseWithResolvers<ModelRequest> }>();
-  #closed = false;
 
-  add(bytes: Uint8Array, headers: readonly [string, string][]): ModelRequest {
+  constructor() {
+    super("the model stub");
+  }
+
+  record(bytes: Uint8Array, headers: readonly [string, string][]): ModelRequest {
     const request: ModelRequest = {
       order: ++this.#count,
       headers,
@@ -64,21 +61,24 @@ export class Requests {
       predictedN: 0,
       arrivedAtMs: Date.now(),
     };
-    this.all.push(request);
-    this.#keptBytes += bytes.byteLength;
-    while (this.all.length > recordsMax || (this.#keptBytes > keptBytesMax && this.all.length > 1)) {
-      this.#keptBytes -= (this.all.shift() as ModelRequest).bytes.byteLength;
-    }
+    this.add(request);
+    this.#forgetOldBodies();
     return request;
   }
 
-  /** Says that a record changed, so that those who wait look again. */
-  changed(): void {
-    for (const waiting of this.#waiting) {
-      const found = waiting.look();
-      if (found === undefined) continue;
-      this.#waiting.delete(waiting);
-      waiting.settle.resolve(found);
+  /** From the newest on: once the bound is passed, older records keep their numbers only. */
+  #forgetOldBodies(): void {
+    let bytes = 0;
+    for (const request of this.all.toReversed()) {
+      bytes += request.bytes.byteLength;
+      if (bytes <= keptBytesMax) continue;
+      Object.assign(request, {
+        bytes: new Uint8Array(),
+        body: undefined,
+        messages: [],
+        tools: [],
+        prompt: "",
+      });
     }
   }
 
@@ -88,40 +88,4 @@ export class Requests {
     request.endedAtMs = Date.now();
     this.changed();
   }
-
-  /** The earliest request that this method has not given out yet; waits for it. */
-  next(): Promise<ModelRequest> {
-    return this.#wait(() => {
-      const found = this.all.find((request) => request.order > this.#handedOut);
-      if (found !== undefined) this.#handedOut = found.order;
-      return found;
-    });
-  }
-
-  /** The earliest request, past ones included, for which `predicate` is or becomes true. */
-  waitFor(predicate: Predicate): Promise<ModelRequest> {
-    return this.#wait(() => this.all.find(predicate));
-  }
-
-  /** Refuses all who still wait. */
-  close(): void {
-    this.#closed = true;
-    for (const { settle } of this.#waiting) settle.reject(closedError());
-    this.#waiting.clear();
-  }
-
-  #wait(look: () => ModelRequest | undefined): Promise<ModelRequest> {
-    const found = look();
-    if (found !== undefined) return Promise.resolve(found);
-    const settle = Promise.withResolvers<ModelRequest>();
-    // Nobody has to be listening when the stub closes; whoever awaits the promise still gets the error.
-    settle.promise.catch(() => {});
-    if (this.#closed) settle.reject(closedError());
-    else this.#waiting.add({ look, settle });
-    return settle.promise;
-  }
-}
-
-function closedError(): Error {
-  return new Error("the model stub was closed before such a request came");
 }

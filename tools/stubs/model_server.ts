@@ -210,7 +210,7 @@ export class ModelServer {
   };
 
   async #chat({ head, bytes, response }: Exchange): Promise<void> {
-    await completeChat(this.core, this.core.requests.add(bytes, head.headers), response);
+    await completeChat(this.core, this.core.requests.record(bytes, head.headers), response);
   }
 
   /** `?after=N` leaves out the first N; with `&wait=1` the answer comes when there is one to show. */
