@@ -38,12 +38,15 @@ function isSecretValue(tokens: readonly Token[], at: number): boolean {
   return !(next === "." && harmlessMembers.includes(tokens[at + 2]?.text ?? ""));
 }
 
-// `authorization: \`Bearer ${bearer}\``, and nothing longer.
+// `authorization: \`Bearer ${options.bearer}\``: one name or a chain of members, and nothing longer.
 function inHeader(tokens: readonly Token[], at: number): boolean {
-  return tokens[at].interpolations === 1 && tokens[at - 1]?.text === "${" &&
-    tokens[at - 2]?.text === "Bearer " &&
-    tokens[at - 3]?.text === "`" && tokens[at + 1]?.text === "}" && tokens[at + 2]?.text === "" &&
-    [":", "=", ","].includes(tokens[at - 4]?.text ?? "") && tokens[at - 5]?.text.toLowerCase() === headerName;
+  let open = at - 1;
+  while (tokens[open]?.text === "." && tokens[open - 1]?.kind === "word") open -= 2;
+  return tokens[at].interpolations === 1 && tokens[open]?.text === "${" &&
+    tokens[open - 1]?.text === "Bearer " &&
+    tokens[open - 2]?.text === "`" && tokens[at + 1]?.text === "}" && tokens[at + 2]?.text === "" &&
+    [":", "=", ","].includes(tokens[open - 3]?.text ?? "") &&
+    tokens[open - 4]?.text.toLowerCase() === headerName;
 }
 
 function shownRanges(tokens: readonly Token[]): { from: number; to: number; what: string }[] {

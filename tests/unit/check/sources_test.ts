@@ -157,6 +157,7 @@ Deno.test("C5 a secret's value in a text is refused, its name and the one header
   for (
     const code of [
       "const header = { authorization: `Bearer ${bearer}` };",
+      "const header = { authorization: `Bearer ${this.#options.secret}` };",
       'const list = ["authorization", `Bearer ${secret}`];',
       "throw new UsageError(`cannot read ${secretName}`);",
       "const length = `${secret.length} characters`;",
@@ -171,6 +172,8 @@ Deno.test("C5 a secret's value in a text is refused, its name and the one header
       "const text = `the key is ${secret}`;",
       "const text = `the key is ${config.bearer.slice(1)}`;",
       "const header = { authorization: `Bearer ${bearer} ${time}` };",
+      "const header = { authorization: `Bearer ${prefix + secret}` };",
+      "const header = { purpose: `Bearer ${secret}` };",
       'throw new UsageError("bad key " + secretValue);',
       "console.error(authorization);",
       "console.log({ a: [apiKey] });",
