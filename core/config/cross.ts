@@ -2,7 +2,7 @@
 
 import type { Fault } from "../errors.ts";
 import type { HomePaths } from "../home.ts";
-import type { BrokerdConfig } from "./brokerd_toml.ts";
+import type { ConsultConfig } from "./brokerd_toml.ts";
 import type { LoopdConfig } from "./loopd_toml.ts";
 import { keyFault } from "./toml_file.ts";
 
@@ -10,7 +10,11 @@ import { keyFault } from "./toml_file.ts";
  * C9: loopd must be willing to wait as long as a consult may take. The fault stands at loopd's key where the file can be read (the
  * launcher); `paths` is absent where only one of the two files is (a role).
  */
-export function crossFaults(loopd: LoopdConfig, brokerd: BrokerdConfig, paths?: HomePaths): Fault[] {
+export function crossFaults(
+  loopd: Pick<LoopdConfig, "broker">,
+  brokerd: { readonly consult: Pick<ConsultConfig, "timeoutMs"> | undefined },
+  paths?: HomePaths,
+): Fault[] {
   if (brokerd.consult === undefined) return [];
   const text = brokerTimeoutProblem(loopd.broker.timeoutMs, brokerd.consult.timeoutMs);
   if (text === undefined) return [];

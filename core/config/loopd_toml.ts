@@ -59,6 +59,7 @@ export interface LoopdTomlOptions {
 
 /** `[broker] timeout_ms`; longer than the longest consult. */
 const brokerTimeoutMsMax = 7_200_000;
+export const brokerTimeoutMsDefault = 200_000;
 const livenessMsMax = 3_600_000;
 const slotMax = 1_023;
 const toolIterationsMax = 1_000;
@@ -132,7 +133,7 @@ const loopdTable = z.strictObject({
     summary_chars: integer(1, summaryCharsMax, "characters").default(4_000),
   }).prefault({}),
   broker: z.strictObject({
-    timeout_ms: integer(1, brokerTimeoutMsMax, "milliseconds").default(200_000),
+    timeout_ms: integer(1, brokerTimeoutMsMax, "milliseconds").default(brokerTimeoutMsDefault),
   }).prefault({}),
   clock: z.strictObject({
     time_zone: leaf<string>(isTimeZone, { wanted: 'a time zone such as "Europe/Berlin"', showText: true })

@@ -5,6 +5,7 @@ import { createHash } from "node:crypto";
 import { parse } from "@std/toml";
 import { z } from "zod";
 import type { Fault } from "../errors.ts";
+import { isJsonObject } from "../json.ts";
 import { configFileBytesMax } from "../limits.ts";
 import { keyLines, keyPath } from "./toml_lines.ts";
 import { describeFound } from "./wanted.ts";
@@ -14,7 +15,12 @@ export interface LoadedToml<T> {
   /** Of the file's bytes; of no bytes where the file is absent. */
   readonly sha256: string;
 }
-export type TomlResult<T> = LoadedToml<T> | { readonly faults: Fault[] };
+export interface FaultyToml {
+  readonly faults: Fault[];
+  /** What was parsed, where the text is TOML at all: unchecked, for a look at what else the owner named in it (`tomlValue`). */
+  readonly document?: unknown;
+}
+export type TomlResult<T> = LoadedToml<T> | FaultyToml;
 
 export interface TomlOptions {
   /** An absent file counts as an empty one. For files whose absence grants nothing. */
@@ -38,8 +44,13 @@ export function loadToml<T>(path: string, schema: z.ZodType<T>, options: TomlOpt
     return { faults: [syntaxFault(path, error)] };
   }
   const result = schema.safeParse(document, { reportInput: true });
-  if (!result.success) return { faults: schemaFaults(path, source, schema, result.error.issues) };
+  if (!result.success) return { faults: schemaFaults(path, source, schema, result.error.issues), document };
   return { value: result.data, sha256: createHash("sha256").update(read.bytes).digest("hex") };
+}
+
+/** The value that the keys lead to in a parsed document, unchecked. */
+export function tomlValue(document: unknown, ...keys: string[]): unknown {
+  return keys.reduce<unknown>((table, key) => isJsonObject(table) ? table[key] : undefined, document);
 }
 
 function readBounded(

@@ -67,6 +67,10 @@ export function secretName(): z.ZodType<string> {
   });
 }
 
+export function isSecretName(value: unknown): value is string {
+  return typeof value === "string" && /^[a-z0-9_-]{1,64}$/.test(value);
+}
+
 /** An address, kept as the owner wrote it. */
 export function address(rule: AddressRule, wanted: string): z.ZodType<string> {
   return z.custom<string>((value) => addressProblem(value, rule) === undefined, {

@@ -1,0 +1,139 @@
+// The topology: which process may touch which files, sockets and hosts. A reader learns from the one table below who may talk to whom;
+// everything a process is not given here, it cannot do. Pure: computes Deno's flags from facts and looks at nothing.
+
+import { join } from "node:path";
+import { hostAndPort } from "../../core/config/address.ts";
+import type { BrokerdConfig } from "../../core/config/brokerd_toml.ts";
+import type { LoopdConfig } from "../../core/config/loopd_toml.ts";
+import type { HomePaths } from "../../core/home.ts";
+
+export type Role = "loopd" | "brokerd";
+/** Roles run for ever; the others are programs that the launcher starts for a person. */
+export type Process = Role | "bxctl" | "practice";
+
+export interface PlanFacts {
+  readonly paths: HomePaths;
+  readonly loopd?: LoopdConfig;
+  readonly brokerd?: BrokerdConfig;
+  /** What `bx audit --dir` names in place of the home's own audit directory; absolute. */
+  readonly auditDirectory?: string;
+}
+
+/** What a process may do. No process is given environment, system, run or ffi. */
+export interface Powers {
+  /** Paths read; a directory stands for all below it. */
+  readonly read: readonly string[];
+  /** Paths written. */
+  readonly write: readonly string[];
+  /** Unix sockets listened on. */
+  readonly listen: readonly string[];
+  /** Unix sockets connected to. Deno wants the same grants for both: net, read and write on the path. */
+  readonly connect: readonly string[];
+  /** `host:port`, and nothing else on any network. */
+  readonly hosts: readonly string[];
+}
+
+export function powers(process: Process, { paths, loopd, brokerd, auditDirectory }: PlanFacts): Powers {
+  switch (process) {
+    case "loopd": // Thinks, holds no authority: never owner.sock, never a secret but its server's own.
+      return {
+        read: [
+          paths.loopdToml,
+          paths.memory,
+          paths.sessions,
+          paths.index,
+          ...secretFile(paths, loopd?.inference),
+        ],
+        write: [paths.memory, paths.sessions, ...databaseFiles(paths.index)],
+        listen: [paths.loopSocket],
+        connect: [paths.brokerSocket],
+        hosts: hostsOf(loopd?.inference),
+      };
+    case "brokerd": // Holds authority, does not think: never the inference server, a session or the memory.
+      return {
+        read: [paths.brokerdToml, paths.grantsToml, paths.secrets, paths.audit],
+        write: [paths.audit],
+        listen: [paths.brokerSocket, paths.ownerSocket],
+        connect: [],
+        hosts: hostsOf(brokerd?.consult, brokerd?.honcho),
+      };
+    case "bxctl": // The owner's hand: asks both roles, reads the audit log, changes no file.
+      return {
+        read: [auditDirectory ?? paths.audit],
+        write: [],
+        listen: [],
+        connect: [paths.loopSocket, paths.ownerSocket],
+        hosts: [],
+      };
+    case "practice": // The practice model: listens on a free port of this device, and connects to none.
+      return { read: [], write: [], listen: [], connect: [], hosts: ["127.0.0.1:0"] };
+  }
+}
+
+/** The permission flags of a process, as Deno takes them. */
+export function plan(process: Process, facts: PlanFacts): string[] {
+  const { read, write, listen, connect, hosts } = powers(process, facts);
+  const sockets = [...listen, ...connect];
+  return [
+    ...flag("--allow-read", [...read, ...sockets]),
+    ...flag("--allow-write", [...write, ...sockets]),
+    ...flag("--allow-net", [...hosts, ...sockets.map((path) => `unix:${path}`)]),
+  ];
+}
+
+export interface RunFacts extends PlanFacts {
+  /** Where `deno.json` and the programs lie. */
+  readonly root: string;
+  /** The program, in place of the one under `root`. */
+  readonly entry?: string;
+  /** Stands in for an absent `[inference] url` (the practice model). */
+  readonly inferenceUrl?: string;
+  /** The launcher's time zone, which a cleared environment does not carry. */
+  readonly timeZone?: string;
+}
+
+/** Everything after the name of the Deno binary: what /proc shows and `audit/launches.jsonl` keeps. */
+export function roleArguments(role: Role, facts: RunFacts): string[] {
+  return [
+    ...denoArguments(facts.root, ["--cached-only"]),
+    ...plan(role, facts),
+    facts.entry ?? join(facts.root, role, "main.ts"),
+    "--home",
+    facts.paths.home,
+    "--lifeline",
+    ...(role === "loopd" ? loopdArguments(facts) : []),
+  ];
+}
+
+/** Only what loopd.toml leaves open: a key in the file always wins. */
+function loopdArguments({ loopd, inferenceUrl, timeZone }: RunFacts): string[] {
+  return [
+    ...(inferenceUrl === undefined ? [] : ["--inference-url", inferenceUrl]),
+    ...(timeZone === undefined || loopd?.clock.timeZone !== undefined ? [] : ["--time-zone", timeZone]),
+  ];
+}
+
+/**
+ * `--no-prompt`: a refusal is an error, not a question. `--cached-only`: `import()` of a package or an address is the one way out that
+ * no network grant confines. `--frozen`: a run never rewrites the lock.
+ */
+export function denoArguments(root: string, more: readonly string[] = []): string[] {
+  return ["run", "-q", "--no-prompt", ...more, "--frozen", "--config", join(root, "deno.json")];
+}
+
+function flag(name: string, values: readonly string[]): string[] {
+  return values.length === 0 ? [] : [`${name}=${values.join(",")}`];
+}
+
+function hostsOf(...servers: readonly ({ readonly url: string } | undefined)[]): string[] {
+  return [...new Set(servers.flatMap((server) => server === undefined ? [] : [hostAndPort(server.url)]))];
+}
+
+function secretFile(paths: HomePaths, inference: LoopdConfig["inference"]): string[] {
+  return inference?.secretName === undefined ? [] : [join(paths.secrets, inference.secretName)];
+}
+
+/** The file, and those that SQLite keeps beside it and a rebuild removes. */
+function databaseFiles(path: string): string[] {
+  return [path, `${path}-wal`, `${path}-shm`, `${path}-journal`];
+}

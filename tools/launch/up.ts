@@ -1,0 +1,84 @@
+// Brings one home up: preflight, the missing directories, the lock, the packages, then both roles under supervision.
+// Nothing is started and no file appears before preflight has found no fault.
+
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { systemClock } from "../../core/clock.ts";
+import type { Fault } from "../../core/errors.ts";
+import type { HomePaths } from "../../core/home.ts";
+import type { OwnEnvironment } from "./environment.ts";
+import { takeHomeLock } from "./lock.ts";
+import type { Role } from "./plan.ts";
+import { homeDirectories, loadFiles, preflight, runningFault } from "./preflight.ts";
+import { type LaunchEvent, supervise, type Supervisor } from "./supervise.ts";
+
+export interface UpOptions {
+  /** Resolved: no link on its way. */
+  readonly paths: HomePaths;
+  readonly own: OwnEnvironment;
+  readonly onEvent: (event: LaunchEvent) => void;
+  /** Stands in for an absent `[inference] url`. */
+  readonly inferenceUrl?: string;
+  /** Where the programs lie; by default this checkout. */
+  readonly root?: string;
+  readonly entries?: { readonly [role in Role]?: string };
+}
+
+/** The checkout that this file lies in. */
+export const ownRoot = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
+
+/** Both roles under supervision, or all that stands in the way. */
+export async function up(options: UpOptions): Promise<Supervisor | { faults: Fault[] }> {
+  const { paths, own, inferenceUrl, entries, onEvent, root = ownRoot } = options;
+  const timeZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const found = await preflight(paths, { inferenceUrl, timeZone, uid: Deno.uid() });
+  if ("faults" in found) return found;
+
+  for (const directory of homeDirectories(paths)) {
+    await Deno.mkdir(directory, { recursive: true, mode: 0o700 });
+  }
+  const lock = takeHomeLock(paths);
+  if (lock === undefined) return { faults: [runningFault(paths)] };
+  const missing = await fetchPackages(root, entries);
+  if (missing !== undefined) {
+    lock.release();
+    return { faults: [missing] };
+  }
+
+  let sound = found;
+  const supervisor = supervise({
+    paths,
+    root,
+    own,
+    timeZone,
+    inferenceUrl,
+    entries,
+    clock: systemClock,
+    onEvent,
+    load() {
+      // A file that was spoilt meanwhile is the role's own to refuse; its flags stay those that were sound.
+      const loaded = loadFiles(paths, { inferenceUrl });
+      if (!("faults" in loaded)) sound = loaded;
+      return sound;
+    },
+  });
+  supervisor.ended.then(() => lock.release());
+  return supervisor;
+}
+
+/** Roles run from the cache alone, so what they import must be in it before: a few megabytes at the first start, nothing later. */
+async function fetchPackages(root: string, entries: UpOptions["entries"]): Promise<Fault | undefined> {
+  const programs = (["loopd", "brokerd"] as const).map((role) =>
+    entries?.[role] ?? join(root, role, "main.ts")
+  );
+  const { success } = await new Deno.Command(Deno.execPath(), {
+    args: ["cache", "-q", "--frozen", "--config", join(root, "deno.json"), ...programs],
+    stdin: "null",
+    stdout: "null",
+    stderr: "inherit",
+  }).output();
+  if (success) return undefined;
+  return {
+    text: "the packages that the roles import could not be fetched; connect this device once and start again",
+  };
+}
