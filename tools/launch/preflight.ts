@@ -2,7 +2,11 @@
 // Collects all faults at once. Reads only: starts nothing, creates nothing, changes nothing.
 
 import { join } from "node:path";
-import { type BrokerdConfig, consultTimeoutMsDefault, loadBrokerdConfig } from "../../core/config/brokerd_toml.ts";
+import {
+  type BrokerdConfig,
+  consultTimeoutMsDefault,
+  loadBrokerdConfig,
+} from "../../core/config/brokerd_toml.ts";
 import { crossFaults } from "../../core/config/cross.ts";
 import { type Grant, loadGrants } from "../../core/config/grants_toml.ts";
 import {
@@ -15,8 +19,9 @@ import {
 import { type LoadedToml, type TomlResult, tomlValue } from "../../core/config/toml_file.ts";
 import { isSecretName } from "../../core/config/wanted.ts";
 import type { Fault } from "../../core/errors.ts";
-import { homeFaults, type HomePaths, octal } from "../../core/home.ts";
+import { homeFaults, type HomePaths } from "../../core/home.ts";
 import { loadSecret } from "../../core/secrets.ts";
+import { directoryFaults } from "./directories.ts";
 import { lockHolder } from "./lock.ts";
 
 export interface PreflightOptions extends LoopdTomlOptions {
@@ -110,30 +115,6 @@ function soundOr({ loopd, brokerd, grants }: Files, faults: Fault[]): Sound | { 
     brokerd: brokerd.value,
     hashes: { loopd: loopd.sha256, brokerd: brokerd.sha256, grants: grants.sha256 },
   };
-}
-
-/** The directories a home has, in the order in which `init` and `up` make those that are missing. */
-export function homeDirectories(paths: HomePaths): string[] {
-  return [paths.secrets, paths.memory, paths.sessions, paths.audit, paths.run, paths.permissions];
-}
-
-/** A link inside an allowed path would be followed out of it, and a directory that others may write is no wall. */
-function directoryFaults(paths: HomePaths): Fault[] {
-  return homeDirectories(paths).flatMap((directory): Fault[] => {
-    let stat: Deno.FileInfo;
-    try {
-      stat = Deno.lstatSync(directory);
-    } catch (error) {
-      if (error instanceof Deno.errors.NotFound) return [];
-      return [{ file: directory, text: "cannot be looked at; check its owner and mode", runbook: "home" }];
-    }
-    if (!stat.isDirectory) {
-      return [{ file: directory, text: "is not a directory (a link to one is not enough)", runbook: "home" }];
-    }
-    if (stat.mode === null || (stat.mode & 0o022) === 0) return [];
-    const text = `others may write this directory (mode ${octal(stat.mode)}); run: chmod 700 ${directory}`;
-    return [{ file: directory, text, runbook: "home" }];
-  });
 }
 
 export function runningFault(paths: HomePaths): Fault {

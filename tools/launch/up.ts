@@ -7,9 +7,10 @@ import { systemClock } from "../../core/clock.ts";
 import type { Fault } from "../../core/errors.ts";
 import type { HomePaths } from "../../core/home.ts";
 import type { OwnEnvironment } from "./environment.ts";
+import { homeDirectories } from "./directories.ts";
 import { takeHomeLock } from "./lock.ts";
 import type { Role } from "./plan.ts";
-import { homeDirectories, loadFiles, preflight, runningFault } from "./preflight.ts";
+import { loadFiles, preflight, runningFault } from "./preflight.ts";
 import { type LaunchEvent, supervise, type Supervisor } from "./supervise.ts";
 
 export interface UpOptions {
