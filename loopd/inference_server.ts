@@ -6,7 +6,7 @@ import type { InferenceConfig } from "../core/config/loopd_toml.ts";
 import { isJsonObject, parseJson } from "../core/json.ts";
 import { drainPollMs } from "../core/limits.ts";
 import { runbookPointer } from "../core/runbook.ts";
-import { ModelFailure, plain } from "./model.ts";
+import { ModelFailure, plain } from "./model_failure.ts";
 
 export type ServerState =
   | { readonly kind: "ready"; readonly totalSlots: number | undefined }

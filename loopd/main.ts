@@ -14,6 +14,7 @@ It is started by the launcher (deno task up), which gives it its permissions.
 
   --home DIR             the home to serve
   --inference-url URL    used where loopd.toml names no [inference] url
+  --time-zone ZONE       used where loopd.toml names no [clock] time_zone
   --lifeline             stop when standard input ends
 `;
 
@@ -22,21 +23,24 @@ if (import.meta.main) {
     role: "loopd",
     help,
     args: Deno.args,
-    options: ["inference-url"],
+    options: ["inference-url", "time-zone"],
     async start({ home, options, emit, fatal }) {
       const paths = homePaths(home);
-      const config = loadLoopdConfig(paths, { inferenceUrl: options["inference-url"] });
+      const config = loadLoopdConfig(paths, {
+        inferenceUrl: options["inference-url"],
+        timeZone: options["time-zone"],
+      });
       if ("faults" in config) throw new UsageError(config.faults);
       const { inference } = config.value;
       // The directories were checked by the launcher: this role may read the one file only.
-      const secret = inference?.secretName === undefined
+      const key = inference?.secretName === undefined
         ? undefined
         : await loadSecret(join(paths.secrets, inference.secretName), { checkDirectories: [] });
-      if (secret !== undefined && "fault" in secret) throw new UsageError([secret.fault]);
+      if (key !== undefined && "fault" in key) throw new UsageError([key.fault]);
       return await startLoopd({
         paths,
         config: config.value,
-        inferenceSecret: secret?.value,
+        inferenceSecret: key?.value,
         onFatal: fatal,
         onEvent: emit,
       });

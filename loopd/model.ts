@@ -6,7 +6,8 @@ import { isJsonObject, type JsonObject, parseJson, parseJsonObject } from "../co
 import { modelMessageCharactersMax, toolCallsPerMessageMax } from "../core/limits.ts";
 import { eventStreamParser } from "../core/wire/event_stream.ts";
 import type { InferenceServer } from "./inference_server.ts";
-import type { FailureReason, Timings } from "./session/record.ts";
+import { ModelFailure, plain } from "./model_failure.ts";
+import type { Timings } from "./session/record.ts";
 
 export interface ModelRequest {
   /** The inside of the `messages` array and the `tools` array, as JSON text. */
@@ -27,20 +28,6 @@ export interface ModelMessage {
   readonly timings: Timings;
   /** Milliseconds from the request to its first token. */
   readonly firstTokenMs: number;
-}
-
-/** No message came of the request. `settled`: the server ended the request itself, so its slot is idle. */
-export class ModelFailure extends Error {
-  override readonly name = "ModelFailure";
-  constructor(
-    readonly reason: FailureReason,
-    readonly detail: string,
-    readonly settled: boolean,
-    /** The server failed before any token, in a way that another try may not meet. */
-    readonly mayRetry = false,
-  ) {
-    super(`${reason}: ${detail}`);
-  }
 }
 
 /** Sends one request and reads its stream. Throws ModelFailure, or the signal's reason when the caller cancelled. */
@@ -298,9 +285,4 @@ function serverFailure(error: JsonObject, mayRetry: boolean): ModelFailure {
     true,
     mayRetry,
   );
-}
-
-/** A server's words, made fit for one line of a log. */
-export function plain(text: string): string {
-  return text.replace(/[^\x20-\x7e]+/g, " ").slice(0, 300);
 }
