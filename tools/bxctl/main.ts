@@ -36,13 +36,11 @@ const groupSummaries: Readonly<Record<string, string>> = {
   audit: "Read and verify the audit log",
 };
 
-/** The parts of the environment that `bx` reads; another is not granted to it. */
+/** What of the environment chooses the home, where no `--home` does. */
 export interface Environment {
   readonly BOXMAKER_HOME?: string;
   readonly HOME?: string;
   readonly INIT_CWD?: string;
-  readonly NO_COLOR?: string;
-  readonly TERM?: string;
 }
 
 /** Runs one command line and returns its exit code. Never throws; what went wrong stands on standard error. */
@@ -151,8 +149,8 @@ function argumentValues(command: Command, values: readonly unknown[]): Map<strin
   return given;
 }
 
-/** A variable that this process may not read counts as absent: the launcher grants only those of `Environment`. */
-function readVariable(name: keyof Environment): string | undefined {
+/** A variable that this process may not read counts as absent: started by the launcher it is given `--home` and no environment. */
+function readVariable(name: string): string | undefined {
   try {
     return Deno.env.get(name);
   } catch (error) {
@@ -166,8 +164,7 @@ if (import.meta.main) {
     BOXMAKER_HOME: readVariable("BOXMAKER_HOME"),
     HOME: readVariable("HOME"),
     INIT_CWD: readVariable("INIT_CWD"),
-    NO_COLOR: readVariable("NO_COLOR"),
-    TERM: readVariable("TERM"),
   };
-  Deno.exit(await runCommandLine(Deno.args, { terminal: systemTerminal(environment), environment }));
+  const terminal = systemTerminal(readVariable("TERM"));
+  Deno.exit(await runCommandLine(Deno.args, { terminal, environment }));
 }

@@ -89,56 +89,44 @@ async function doctor(context: Context): Promise<number> {
 }
 
 async function examineLoopd(context: Context): Promise<Finding[]> {
-  const role = await greet(context, "loopd");
-  if (!role.ok) return [role];
-  const probe = await attempt(
-    "probe",
-    () => ask(context, "loopd", { method: "POST", path: "/v1/probe", body: {} }, probeAnswerSchema),
-  );
-  return [role, ...("findings" in probe ? probe.findings : [probe])];
+  const greeting = await greet(context, "loopd");
+  if (!greeting[0].ok) return greeting;
+  const request = { method: "POST", path: "/v1/probe", body: {} } as const;
+  const probe = await attempt("probe", () => ask(context, "loopd", request, probeAnswerSchema));
+  return [...greeting, ...("findings" in probe ? probe.findings : [probe])];
 }
 
 async function examineBrokerd(context: Context): Promise<Finding[]> {
-  const role = await greet(context, "brokerd");
-  if (!role.ok) return [role];
-  const head = await attempt(
-    "audit log",
-    () => ask(context, "brokerd", { method: "GET", path: "/v1/audit/head" }, auditHeadSchema),
-  );
-  if (!("seq" in head)) return [role, head];
+  const greeting = await greet(context, "brokerd");
+  if (!greeting[0].ok) return greeting;
+  const request = { method: "GET", path: "/v1/audit/head" } as const;
+  const head = await attempt("audit log", () => ask(context, "brokerd", request, auditHeadSchema));
+  if (!("seq" in head)) return [...greeting, head];
   const text = `${count(head.seq, "record")}, head ${head.seq}:${head.hash}`;
-  return [role, {
-    check: "audit log",
-    ok: true,
-    text,
-    advice: "write the head down elsewhere, for audit verify --head",
-  }];
+  const advice = "write the head down elsewhere, for audit verify --head";
+  return [...greeting, { check: "audit log", ok: true, text, advice }];
 }
 
-async function greet(context: Context, peer: Peer): Promise<Finding> {
-  const hello = await attempt<{ hello: Record<string, unknown> }>(peer, async () => ({
+/** First whether the role runs, then what its hello complains of. */
+async function greet(context: Context, peer: Peer): Promise<Finding[]> {
+  const answer = await attempt(peer, async () => ({
     hello: await ask(context, peer, { method: "GET", path: "/v1/hello" }, doneSchema),
   }));
-  if (!("hello" in hello)) return hello;
-  const { role, denyAll } = hello.hello;
+  if (!("hello" in answer)) return [answer];
+  const { role, denyAll } = answer.hello;
   if (role !== peer) {
-    const text = `${socketOf(context, peer)} is answered by ${safeJson(role)}, wanted ${peer}`;
-    return {
+    const text = `${socketOf(context, peer)} is answered by ${safeJson(role ?? null)}, wanted ${peer}`;
+    return [{
       check: peer,
       ok: false,
       text,
       advice: "stop what serves this home and start deno task up again",
-    };
+    }];
   }
-  if (typeof denyAll === "string") {
-    return {
-      check: peer,
-      ok: true,
-      text: `runs, but denies every call: ${denyAll}`,
-      advice: runbookPointer("audit-unavailable"),
-    };
-  }
-  return { check: peer, ok: true, text: "runs" };
+  const runs = { check: peer, ok: true, text: "runs" };
+  if (typeof denyAll !== "string") return [runs];
+  const text = `every call is denied: ${denyAll}`;
+  return [runs, { check: "calls", ok: false, text, advice: runbookPointer("audit-unavailable") }];
 }
 
 async function attempt<T extends object>(check: string, work: () => Promise<T>): Promise<T | Finding> {

@@ -20,12 +20,8 @@ export interface Terminal {
 /** A line of standard input, in UTF-16 code units: longer is refused rather than gathered without end. */
 const inputLineCharactersMax = 1_048_576;
 
-export interface TerminalEnvironment {
-  readonly NO_COLOR?: string;
-  readonly TERM?: string;
-}
-
-export function systemTerminal(environment: TerminalEnvironment): Terminal {
+/** `kind`: $TERM, where it may be read. */
+export function systemTerminal(kind: string | undefined): Terminal {
   const outputIsTerminal = Deno.stdout.isTerminal();
   return {
     write: (text) => writeAll(Deno.stdout, text),
@@ -33,8 +29,8 @@ export function systemTerminal(environment: TerminalEnvironment): Terminal {
     lines: () => readLines(Deno.stdin.readable),
     interactive: outputIsTerminal && Deno.stdin.isTerminal(),
     outputIsTerminal,
-    // NO_COLOR counts when set and not empty, by its own definition.
-    colour: outputIsTerminal && !environment.NO_COLOR && environment.TERM !== "dumb",
+    // NO_COLOR as Deno found it at its start: that needs no grant for the environment.
+    colour: outputIsTerminal && !Deno.noColor && kind !== "dumb",
     onInterrupt(handler) {
       Deno.addSignalListener("SIGINT", handler);
       return () => Deno.removeSignalListener("SIGINT", handler);

@@ -7,7 +7,7 @@ import { type Finding, pastBracket, type SourceFile, type Token } from "./scan.t
 /** Names that hold a secret's value. */
 const secretWords = /^(?:secret|secretValue|secretText|bearer|bearerValue|authorization|apiKey|password)$/i;
 /** What may be read of such a value without showing it. */
-const harmlessMembers = ["length", "name", "path", "file", "key"];
+const harmlessMembers = ["length", "name", "path", "file", "key", "fault"];
 /** The one text that is made of a secret: the header's value. */
 const headerName = "authorization";
 
