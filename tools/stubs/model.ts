@@ -85,6 +85,7 @@ async function main(): Promise<void> {
     .option("--no-strict-pairing", "accept tool results that answer no call")
     .option("--cancel-notice-ms <number>", "how late a lost client is noticed in silence", wholeNumber, 0)
     .option("--loading", "answer 503 until POST /stub/loaded")
+    .option("--lifeline", "stop when standard input ends")
     .parse();
   const flags = command.opts();
   const options: ModelStubOptions = {
@@ -104,8 +105,14 @@ async function main(): Promise<void> {
   console.log(`practice model listening on ${stub.url}`);
   const stop = Promise.withResolvers<void>();
   for (const signal of signals) Deno.addSignalListener(signal, stop.resolve);
+  if (flags.lifeline) untilInputEnds().then(stop.resolve, stop.resolve);
   await Promise.race([stop.promise, report(stub)]);
   for (const signal of signals) Deno.removeSignalListener(signal, stop.resolve);
+}
+
+/** Whoever started this process holds the other end, so that it ends with them however they end. */
+async function untilInputEnds(): Promise<void> {
+  for await (const _ of Deno.stdin.readable);
 }
 
 const signals = ["SIGINT", "SIGTERM"] as const;
@@ -131,4 +138,8 @@ function wholeNumber(text: string): number {
   return Number(text);
 }
 
-if (import.meta.main) await main();
+if (import.meta.main) {
+  await main();
+  // A read of standard input that has not ended would hold the process.
+  Deno.exit(0);
+}
