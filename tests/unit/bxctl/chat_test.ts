@@ -56,7 +56,7 @@ Deno.test("B11 chat answers /label, /tree, /log and /help, and names a command i
     const result = await bx(["chat", "chat-1", "--home", fake.home], {
       lines: ["/label", "/tree", "/log", "/help", "/nope\x1b"],
     });
-    assertStringIncludes(result.stdout, "private\nchat-1  idle  private  slot 0\nt user\n    hi\n/help ");
+    assertStringIncludes(result.stdout, "private\nchat-1  idle  private  slot 0\nt  user\n    hi\n/help ");
     assertEquals(result.stderr, "bx: there is no /nope⟨U+001B⟩ here; /help lists what there is\n");
   }));
 

@@ -209,18 +209,52 @@ Deno.test("B11 sessions lists rows for people, and the pinned array with --json"
 
 Deno.test("S17 log shows a child's records safely, one JSON a line with --json", () =>
   withRoles(async ({ home, asked, loopd }) => {
+    const time = "2026-12-01T10:00:00.000Z";
     const records = [
-      { kind: "user", time: "2026-12-01T10:00:00.000Z", text: "do it\x1b[2J\nnow" },
-      { kind: "result", time: "2026-12-01T10:00:01.000Z", call: 1, status: "denied", label: privateLabel },
+      { kind: "epoch", time, epoch: 1, system: "abc", tools: "[]" },
+      { kind: "user", time, turn: 1, text: "do it\x1b[2J\nnow" },
+      {
+        kind: "assistant",
+        time,
+        turn: 1,
+        content: "",
+        thinking: "hm",
+        calls: [{ call: 1, name: "call_tool", arguments: '{"name":"consult"}' }],
+        slot: 2,
+        timings: { cacheN: 90, promptN: 10, predictedN: 5 },
+        elapsedMs: 1_234,
+      },
+      {
+        kind: "result",
+        time,
+        call: 1,
+        tool: "consult",
+        status: "denied",
+        code: "NoGrant",
+        text: "denied",
+        label: privateLabel,
+      },
+      { kind: "newer", time, thing: { a: 1 } },
+      { kind: "end", time, turn: 1, status: "failed", reason: "empty" },
     ];
     loopd.get("/v1/sessions/:id/log", (c) => c.json({ records }));
-    assertEquals((await bx(["log", "sub-chat-1-3", "--home", home])).stdout.split("\n"), [
-      "2026-12-01T10:00:00.000Z user",
-      "    do it⟨U+001B⟩[2J",
-      "    now",
-      '2026-12-01T10:00:01.000Z result call=1 status=denied label={"class":"private","untrusted":false}',
-      "",
-    ]);
+    assertEquals(
+      (await bx(["log", "sub-chat-1-3", "--home", home])).stdout.replaceAll(time, "T").split("\n"),
+      [
+        "T  epoch  system 3 characters  tools 2 characters  epoch=1",
+        "T  user  turn 1",
+        "    do it⟨U+001B⟩[2J",
+        "    now",
+        "T  assistant  turn 1  slot 2  cached 90 of 100 tokens, wrote 5  1.2 s",
+        "    hm",
+        '    [1] call_tool {"name":"consult"}',
+        "T  result  [1]  consult  denied  NoGrant  (private)",
+        "    denied",
+        'T  newer  thing={"a":1}',
+        "T  end  turn 1  failed  empty",
+        "",
+      ],
+    );
     const { stdout } = await bx(["log", "sub-chat-1-3", "--json", "--home", home]);
     assertEquals(stdout.trimEnd().split("\n").map((line) => JSON.parse(line)), records);
     assertEquals(asked[0].path, "/v1/sessions/sub-chat-1-3/log");
@@ -247,7 +281,7 @@ Deno.test("F32 log --follow shows records as they come and ends on Ctrl-C with 0
         if (text.includes("second")) interrupt();
       },
     });
-    assertEquals([code, stdout], [0, "t user\n    first\nt user\n    second\n"]);
+    assertEquals([code, stdout], [0, "t  user\n    first\nt  user\n    second\n"]);
     assertEquals(asked[0].path, "/v1/sessions/chat-1/log?follow=1");
   }));
 
