@@ -1,8 +1,7 @@
 // `deno task init`: a home in which both roles can be started, with every key explained. Grants nothing, reaches nothing, and never
 // overwrites: what exists stays as it is.
 
-import { parseArgs } from "node:util";
-import { describeFault, exitCodes, type Fault, UsageError } from "../../core/errors.ts";
+import { exitCodes, type Fault, UsageError } from "../../core/errors.ts";
 import {
   chooseHome,
   homeFaults,
@@ -11,8 +10,8 @@ import {
   pathFaults,
   resolveHome,
 } from "../../core/home.ts";
-import { ownEnvironment } from "./environment.ts";
 import { homeDirectories } from "./directories.ts";
+import { type Given, runProgram } from "./program.ts";
 
 const help = `Makes a home: three commented files, the directories, an empty memory. Overwrites nothing.
 
@@ -164,42 +163,18 @@ async function makeFile(path: string, text: string, made: string[], kept: string
   }
 }
 
-async function main(args: string[]): Promise<number> {
-  let home: string | undefined;
-  try {
-    const { values } = parseArgs({
-      args,
-      options: { home: { type: "string" }, help: { type: "boolean", short: "h" } },
-    });
-    if (values.help) {
-      console.log(help);
-      return exitCodes.done;
-    }
-    home = values.home;
-  } catch (error) {
-    console.error(
-      `init: ${error instanceof Error ? error.message.split(". ")[0] : "wrong arguments"}\n\n${help}`,
-    );
-    return exitCodes.usage;
-  }
-  const own = ownEnvironment();
-  try {
-    const result = await makeHome(chooseHome({ flag: home, env: own }));
-    if ("faults" in result) throw new UsageError(result.faults);
-    for (const path of result.made) console.log(`made  ${path}`);
-    for (const path of result.kept) console.log(`kept  ${path}`);
-    const where = home === undefined ? "" : ` --home ${result.paths.home}`;
-    console.log(`
+async function run({ home, homeWasNamed }: Given): Promise<number> {
+  const result = await makeHome(home);
+  if ("faults" in result) throw new UsageError(result.faults);
+  for (const path of result.made) console.log(`made  ${path}`);
+  for (const path of result.kept) console.log(`kept  ${path}`);
+  const where = homeWasNamed ? ` --home ${result.paths.home}` : "";
+  console.log(`
 Next:
   deno task chat${where}    a conversation; with a practice model until [inference] names a url
   edit ${result.paths.loopdToml}    to name your model's server
   deno task up${where}      both roles, without a conversation`);
-    return exitCodes.done;
-  } catch (error) {
-    if (!(error instanceof UsageError)) throw error;
-    for (const fault of error.faults) console.error(describeFault(fault));
-    return exitCodes.usage;
-  }
+  return exitCodes.done;
 }
 
-if (import.meta.main) Deno.exit(await main(Deno.args));
+if (import.meta.main) await runProgram({ name: "init", help, run });

@@ -2,7 +2,6 @@
 // Nothing is started and no file appears before preflight has found no fault.
 
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { systemClock } from "../../core/clock.ts";
 import type { Fault } from "../../core/errors.ts";
 import type { HomePaths } from "../../core/home.ts";
@@ -11,6 +10,7 @@ import { homeDirectories } from "./directories.ts";
 import { takeHomeLock } from "./lock.ts";
 import type { Role } from "./plan.ts";
 import { loadFiles, preflight, runningFault } from "./preflight.ts";
+import { ownRoot } from "./root.ts";
 import { type LaunchEvent, supervise, type Supervisor } from "./supervise.ts";
 
 export interface UpOptions {
@@ -24,9 +24,6 @@ export interface UpOptions {
   readonly root?: string;
   readonly entries?: { readonly [role in Role]?: string };
 }
-
-/** The checkout that this file lies in. */
-export const ownRoot = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
 
 /** Both roles under supervision, or all that stands in the way. */
 export async function up(options: UpOptions): Promise<Supervisor | { faults: Fault[] }> {
