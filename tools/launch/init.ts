@@ -2,14 +2,7 @@
 // overwrites: what exists stays as it is.
 
 import { exitCodes, type Fault, UsageError } from "../../core/errors.ts";
-import {
-  chooseHome,
-  homeFaults,
-  type HomePaths,
-  homePaths,
-  pathFaults,
-  resolveHome,
-} from "../../core/home.ts";
+import { homeFaults, type HomePaths, homePaths, pathFaults, resolveHome } from "../../core/home.ts";
 import { homeDirectories } from "./directories.ts";
 import { type Given, runProgram } from "./program.ts";
 
