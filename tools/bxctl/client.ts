@@ -6,6 +6,7 @@ import { exitCodes } from "../../core/errors.ts";
 import { errorAnswerSchema } from "../../core/protocol/common.ts";
 import { type TurnEvent, turnEventSchema } from "../../core/protocol/loop.ts";
 import type { SessionId } from "../../core/ids.ts";
+import { isJsonObject } from "../../core/json.ts";
 import {
   PeerRefused,
   PeerUnreachable,
@@ -39,8 +40,17 @@ export async function ask<T>(
     });
   if (answer.httpStatus !== 200) throw refusalOf(peer, answer.httpStatus, answer.body);
   const parsed = schema.safeParse(answer.body);
-  if (!parsed.success) throw misfit(peer, request.path);
-  return parsed.data;
+  if (parsed.success) return parsed.data;
+  const bare = schema.safeParse(withoutStatus(answer.body));
+  if (!bare.success) throw misfit(peer, request.path);
+  return bare.data;
+}
+
+// Every well-formed request is answered with a `status`; most schemas describe what stands beside it.
+function withoutStatus(body: unknown): unknown {
+  if (!isJsonObject(body)) return body;
+  const { status, ...rest } = body;
+  return status === "ok" ? rest : body;
 }
 
 /** Answers of which nothing is read but that they came. */

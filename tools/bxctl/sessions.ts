@@ -84,7 +84,10 @@ export const sessionCommands: readonly Command[] = [
     async run(context, given) {
       const session = given.session();
       const answer = await cancelTurn(context, session);
-      context.print(context.json ? safeJson(answer) : `cancelled the turn of ${session}`);
+      const text = answer.cancelled === false
+        ? `${session} runs no turn`
+        : `cancelled the turn of ${session}`;
+      context.print(context.json ? safeJson(answer) : text);
     },
   },
   {
@@ -200,8 +203,11 @@ async function retire(context: Context, given: Given): Promise<void> {
   const session = given.session();
   const archive = { method: "POST", path: `/v1/sessions/${session}/retire`, body: {} } as const;
   await ask(context, "loopd", archive, doneSchema).catch((error) => {
+    if (!(error instanceof Refusal)) throw error;
     // An earlier try may have archived it already.
-    if (!(error instanceof Refusal && error.code === "unknown-session")) throw error;
+    if (error.code === "unknown-session") return;
+    if (error.code !== "unknown-path") throw error;
+    context.warn(`loopd keeps the text of ${session}, whose label its next turn states again`);
   });
   const answer = await ask(
     context,

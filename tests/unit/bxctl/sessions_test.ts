@@ -5,7 +5,7 @@ import { bx, outcome, privateLabel, sessionRow, streamTurn, withRoles } from "./
 
 Deno.test("B11 new prints the id, with --json the one object, and passes the class on", () =>
   withRoles(async ({ home, asked, loopd }) => {
-    loopd.post("/v1/sessions", (c) => c.json({ session: "chat-1" }));
+    loopd.post("/v1/sessions", (c) => c.json({ status: "ok", session: "chat-1" }));
     assertEquals(await bx(["new", "--home", home]), { code: 0, stdout: "chat-1\n", stderr: "" });
     const withClass = await bx(["--home", home, "new", "--json", "--class", "public"]);
     assertEquals(withClass, { code: 0, stdout: '{"session":"chat-1"}\n', stderr: "" });
@@ -298,4 +298,28 @@ Deno.test("B11 cancel, forget and retire ask for what they say", () =>
       ["/v1/sessions/job-morning/retire", {}],
       ["/v1/retire", { session: "job-morning" }],
     ]);
+  }));
+
+for (
+  const [code, exit, warning] of [
+    ["unknown-session", 0, ""],
+    ["unknown-path", 0, "loopd keeps the text of heartbeat"],
+    ["busy", 1, "loopd refused: no (busy)"],
+  ] as const
+) {
+  Deno.test(`B11 retire exits ${exit} where loopd answers ${code}`, () =>
+    withRoles(async ({ home, asked, loopd, brokerd }) => {
+      loopd.post("/v1/sessions/:id/retire", (c) => c.json({ status: "error", code, text: "no" }, 409));
+      brokerd.post("/v1/retire", (c) => c.json({ status: "ok", session: "heartbeat" }));
+      const result = await bx(["retire", "heartbeat", "--home", home]);
+      assertEquals([result.code, asked.length], [exit, exit === 0 ? 2 : 1]);
+      assertEquals(result.stdout, exit === 0 ? "retired heartbeat; its id begins anew\n" : "");
+      assertStringIncludes(result.stderr, warning);
+    }));
+}
+
+Deno.test("B11 cancel says when there was nothing to cancel", () =>
+  withRoles(async ({ home, loopd }) => {
+    loopd.post("/v1/sessions/:id/cancel", (c) => c.json({ status: "ok", cancelled: false }));
+    assertEquals((await bx(["cancel", "chat-1", "--home", home])).stdout, "chat-1 runs no turn\n");
   }));
