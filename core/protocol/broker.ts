@@ -2,6 +2,7 @@
 
 import { z } from "zod";
 import { callIdSchema, sessionIdSchema } from "../ids.ts";
+import { isJsonObject, type JsonObject } from "../json.ts";
 import { labelSchema } from "../labels.ts";
 import { protocolVersion } from "./common.ts";
 
@@ -26,12 +27,17 @@ export const brokerHelloSchema = z.strictObject({
 });
 export type BrokerHello = z.infer<typeof brokerHelloSchema>;
 
+/** A tool's arguments as they came, every key kept: z.record would drop `__proto__`, and the tool's own schema could not refuse it. */
+export const argumentsSchema: z.ZodType<JsonObject> = z.custom<JsonObject>(isJsonObject, {
+  error: "wanted an object",
+});
+
 /** `POST /v1/call`. `label` is what loopd states; brokerd decides on its join with the ledger's. */
 export const callRequestSchema = z.strictObject({
   session: sessionIdSchema,
   call: callIdSchema,
   tool: z.string().min(1).max(64),
-  arguments: z.record(z.string(), z.unknown()),
+  arguments: argumentsSchema,
   label: labelSchema,
 });
 export type CallRequest = z.infer<typeof callRequestSchema>;

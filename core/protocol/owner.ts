@@ -3,7 +3,7 @@
 import { z } from "zod";
 import { callIdSchema, sessionIdSchema } from "../ids.ts";
 import { labelSchema } from "../labels.ts";
-import { denialCodes, taintCauses } from "./broker.ts";
+import { argumentsSchema, denialCodes, taintCauses } from "./broker.ts";
 import { hashSchema } from "./common.ts";
 
 export const approvalSchema = z.strictObject({
@@ -36,7 +36,7 @@ export const checkRequestSchema = z.strictObject({
   tool: z.string().min(1).max(64),
   session: sessionIdSchema.optional(),
   label: labelSchema,
-  arguments: z.record(z.string(), z.unknown()).optional(),
+  arguments: argumentsSchema.optional(),
 });
 export type CheckRequest = z.infer<typeof checkRequestSchema>;
 
