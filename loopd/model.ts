@@ -10,9 +10,9 @@ import { ModelFailure, plain } from "./model_failure.ts";
 import type { Timings } from "./session/record.ts";
 
 export interface ModelRequest {
-  /** The inside of the `messages` array and the `tools` array, as JSON text. */
+  /** The inside of the `messages` array, and the `tools` array where there is one, as JSON text. */
   readonly messagesJson: string;
-  readonly toolsJson: string;
+  readonly toolsJson?: string;
   readonly slot: number;
   readonly signal: AbortSignal;
   /** Every event of the stream: prompt progress and thinking count as life. */
@@ -76,9 +76,12 @@ function requestBody(server: InferenceServer, request: ModelRequest): string {
     max_tokens: maxTokens,
     ...(temperature === undefined ? {} : { temperature }),
   };
-  return `${
-    JSON.stringify(settings).slice(0, -1)
-  },"messages":[${request.messagesJson}],"tools":${request.toolsJson}}`;
+  const parts = [
+    JSON.stringify(settings).slice(0, -1),
+    `"messages":[${request.messagesJson}]`,
+    ...(request.toolsJson === undefined ? [] : [`"tools":${request.toolsJson}`]),
+  ];
+  return parts.join(",") + "}";
 }
 
 function watchLiveness(clock: Clock, livenessMs: number, outer: AbortSignal) {

@@ -6,24 +6,20 @@ import type { RootTurns } from "./root_turns.ts";
 import type { Services } from "./services.ts";
 
 /** Resolves when all of them ended. A session that cannot be opened is told and passed over. */
-export async function resumeOpenTurns(
-  services: Services,
-  turns: RootTurns,
-  onEvent: (event: Readonly<Record<string, unknown>>) => void,
-): Promise<void> {
+export async function resumeOpenTurns(services: Services, turns: RootTurns): Promise<void> {
   const resumed: Promise<unknown>[] = [];
   for (const id of await services.store.ids()) {
     if (!await services.store.mayBeOpen(id)) continue;
     const session = await services.store.get(id).catch((error) => {
-      onEvent({ event: "session-unreadable", session: id, text: String(error) });
+      services.report({ event: "session-unreadable", session: id, text: String(error) });
       return undefined;
     });
     if (session === undefined || !session.turnOpen || services.holds.has(id)) continue;
     if (await isAwaited(id, services)) continue;
-    onEvent({ event: "resuming", session: id, turn: session.turn, after: session.lastStop });
+    services.report({ event: "resuming", session: id, turn: session.turn, after: session.lastStop });
     resumed.push(
       turns.resume(session).catch((error) => {
-        onEvent({ event: "resume-failed", session: id, text: String(error) });
+        services.report({ event: "resume-failed", session: id, text: String(error) });
       }),
     );
   }

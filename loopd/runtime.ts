@@ -9,6 +9,7 @@ import { listenOnSocket } from "../core/wire/server.ts";
 import { PeerUnreachable } from "../core/wire/client.ts";
 import { delay } from "../core/clock.ts";
 import { BrokerClient } from "./broker_client.ts";
+import { Compactor } from "./compaction.ts";
 import { freezeBaseline } from "./context/baseline.ts";
 import { Holds } from "./holds.ts";
 import { InferenceServer } from "./inference_server.ts";
@@ -19,6 +20,7 @@ import { loopServer } from "./server.ts";
 import type { Services } from "./services.ts";
 import { resumeOpenTurns } from "./recovery.ts";
 import { SessionStore } from "./session/store.ts";
+import { Scheduler } from "./scheduler.ts";
 import { SlotGate } from "./slots.ts";
 import { runChild } from "./subagent.ts";
 import { askMemoryTool } from "./toolset/ask_memory.ts";
@@ -108,13 +110,19 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
     catalog,
     coreTools: tools,
     holds: new Holds(),
+    report: onEvent,
+    get compaction() {
+      return compactor;
+    },
   };
+  const compactor: Compactor = new Compactor(services);
   const turns = new RootTurns(services);
+  const scheduler = new Scheduler(services, turns);
 
   const stopped = new AbortController();
   const listener = await listenOnSocket(
     paths.loopSocket,
-    loopServer({ services, turns, sessionsDirectory: paths.sessions, onBug: onFatal }),
+    loopServer({ services, turns, scheduler, sessionsDirectory: paths.sessions, onBug: onFatal }),
   );
   const met = meetBroker(broker, clock, stopped.signal).catch((error) => {
     if (!stopped.signal.aborted) onFatal(error);
@@ -122,7 +130,11 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
   const looked = lookAtServer(services, stopped.signal).catch((error) => {
     if (!stopped.signal.aborted) onFatal(error);
   });
-  const resumed = looked.then(() => resumeOpenTurns(services, turns, onEvent)).catch((error) => {
+  const resumed = looked.then(async () => {
+    const resuming = resumeOpenTurns(services, turns);
+    await scheduler.start();
+    await resuming;
+  }).catch((error) => {
     if (!stopped.signal.aborted) onFatal(error);
   });
 
@@ -132,7 +144,7 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
     resumed,
     async close() {
       stopped.abort(new Error("loopd is stopping"));
-      await turns.stop();
+      await Promise.all([turns.stop(), scheduler.stop(), compactor.close()]);
       await gate.close();
       await listener.close();
       await Promise.all([met, looked, resumed]);

@@ -13,6 +13,7 @@ import { createApp, readJson } from "../core/wire/server.ts";
 import { newChatId, openOrCreate } from "./new_session.ts";
 import { probe } from "./probe.ts";
 import type { RootTurns } from "./root_turns.ts";
+import type { Scheduler } from "./scheduler.ts";
 import type { Services } from "./services.ts";
 import { readSessionLog, sessionLogPath } from "./session/log.ts";
 import type { SessionRecord } from "./session/record.ts";
@@ -21,15 +22,18 @@ import { sessionRow, sessionRows, status } from "./status.ts";
 export interface LoopServerOptions {
   readonly services: Services;
   readonly turns: RootTurns;
+  readonly scheduler: Scheduler;
   readonly sessionsDirectory: string;
   readonly onBug: (error: unknown) => void;
 }
 
-export function loopServer({ services, turns, sessionsDirectory, onBug }: LoopServerOptions): Hono {
+export function loopServer(
+  { services, turns, scheduler, sessionsDirectory, onBug }: LoopServerOptions,
+): Hono {
   const app = createApp(onBug);
 
   app.get("/v1/hello", (c) => c.json({ protocol: protocolVersion, role: "loopd" }));
-  app.get("/v1/status", async (c) => c.json({ status: "ok", ...await status(services) }));
+  app.get("/v1/status", async (c) => c.json({ status: "ok", ...await status(services, scheduler) }));
   app.get("/v1/sessions", async (c) => c.json({ status: "ok", sessions: await sessionRows(services) }));
 
   app.post("/v1/sessions", async (c) => {

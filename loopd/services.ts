@@ -5,10 +5,22 @@ import type { LoopdConfig } from "../core/config/loopd_toml.ts";
 import type { BrokerClient } from "./broker_client.ts";
 import type { Holds } from "./holds.ts";
 import type { InferenceServer } from "./inference_server.ts";
+import type { Session } from "./session/session.ts";
 import type { SessionStore } from "./session/store.ts";
 import type { SlotGate } from "./slots.ts";
 import type { ToolCatalog } from "./toolset/catalog.ts";
 import type { CoreTools } from "./toolset/core_tools.ts";
+import type { Turn } from "./turn_types.ts";
+
+/** How the turn loop meets compaction; compaction.ts does it. */
+export interface Compaction {
+  /** Begins a new epoch where a summary is ready or due. Never fails the turn. */
+  beforeRequest(turn: Turn): Promise<void>;
+  /** Compacts the open turn's session now. True when a new epoch began. */
+  now(turn: Turn): Promise<boolean>;
+  /** Starts a summary in the background where one is due. */
+  afterTurn(session: Session): void;
+}
 
 export interface Services {
   readonly config: LoopdConfig;
@@ -23,4 +35,7 @@ export interface Services {
   readonly catalog: ToolCatalog;
   readonly coreTools: CoreTools;
   readonly holds: Holds;
+  readonly compaction: Compaction;
+  /** Tells the owner, one line each, what no turn reports: skipped work, lost prefixes, failed compactions. */
+  readonly report: (event: Readonly<Record<string, unknown>>) => void;
 }

@@ -4,10 +4,11 @@ import type { SessionId } from "../core/ids.ts";
 import { parentSessionId, sessionKind } from "../core/ids.ts";
 import type { SessionRow, StatusAnswer } from "../core/protocol/loop.ts";
 import { laneOf } from "./root_turns.ts";
+import type { Scheduler } from "./scheduler.ts";
 import type { Services } from "./services.ts";
 import type { Session } from "./session/session.ts";
 
-export async function status(services: Services): Promise<StatusAnswer> {
+export async function status(services: Services, scheduler: Scheduler): Promise<StatusAnswer> {
   const { config, gate, holds, store, broker, server } = services;
   const [state, brokerState] = await Promise.all([server?.look(), broker.reachable()]);
   const views = new Map(gate.view().map((view) => [view.slot, view]));
@@ -37,6 +38,7 @@ export async function status(services: Services): Promise<StatusAnswer> {
         queue: (view?.queue ?? []).map((waiter) => ({ ...waiter, waitedMs: Math.round(waiter.waitedMs) })),
       };
     }),
+    schedule: scheduler.rows(),
     held: holds.all().map((turn) => rowOf(turn.session, services)),
     sessions: (await store.ids()).length,
   };

@@ -10,7 +10,9 @@ import { capText, neutralise } from "../core/text.ts";
 import { type ModelMessage, requestMessage } from "./model.ts";
 import { ModelFailure } from "./model_failure.ts";
 import type { Services } from "./services.ts";
-import type { ModelCall } from "./session/record.ts";
+import type { ModelCall, Timings } from "./session/record.ts";
+import type { Session } from "./session/session.ts";
+import { withSlot } from "./slot_lease.ts";
 import { type Lease, SlotQueueFull, SlotSilent } from "./slots.ts";
 import { describeIssues } from "./toolset/arguments.ts";
 import { resumeOrRun } from "./toolset/call_tool.ts";
@@ -60,6 +62,7 @@ async function runTurn(turn: Turn, services: Services, { resuming = false } = {}
     }
     await endEarly(turn, asTurnFailure(error), services);
   }
+  services.compaction.afterTurn(session);
   return announce(turn);
 }
 
@@ -86,6 +89,7 @@ async function checkResumable(turn: Turn, services: Services): Promise<void> {
 // One model message, on the turn's own slot, kept before anything it asks for is done.
 async function askModel(turn: Turn, services: Services): Promise<void> {
   const { session } = turn;
+  await services.compaction.beforeRequest(turn);
   const requested = await withRetries(turn, services, async (lease) => {
     const started = services.clock.monotonic();
     const message = await requestMessage(server(services), {
@@ -108,10 +112,18 @@ async function askModel(turn: Turn, services: Services): Promise<void> {
     calls: numberCalls(message, session.lastCall),
     slot: turn.slot,
     timings: message.timings,
+    lostN: lostTokens(session, message.timings),
     queuedMs: Math.round(queuedMs),
     firstTokenMs: Math.round(message.firstTokenMs),
     elapsedMs: Math.round(elapsedMs),
   });
+}
+
+// The law of the prefix: a byte-exact continuation finds everything cached but the last sampled token (facts 2.1). What is missing was
+// computed again, whoever's doing that was.
+function lostTokens(session: Session, { cacheN, promptN }: Timings): number {
+  if (session.contextTokens === 0 || cacheN + promptN === 0) return 0;
+  return Math.max(0, session.contextTokens - 1 - cacheN);
 }
 
 // A request that failed before its message acted on nothing, so it may be sent again: a few times where the server answered 5xx, a few
@@ -123,9 +135,11 @@ async function withRetries<T>(
 ): Promise<T> {
   for (let tries = 1;; tries++) {
     try {
-      return await withSlot(turn, services, request);
+      return await onOwnSlot(turn, services, request);
     } catch (error) {
       if (!(error instanceof ModelFailure)) throw error;
+      // The context is smaller than [compact] threshold_tokens supposes: one compaction may make room, a second would not.
+      if (error.reason === "overflow" && tries === 1 && await services.compaction.now(turn)) continue;
       const triesMax = error.reason === "bad-arguments"
         ? badArgumentsTriesMax
         : error.mayRetry
@@ -137,29 +151,20 @@ async function withRetries<T>(
   }
 }
 
-async function withSlot<T>(
+async function onOwnSlot<T>(
   turn: Turn,
   services: Services,
   request: (lease: Lease) => Promise<T>,
 ): Promise<T> {
   turn.waitsFor = "slot";
-  let lease: Lease;
+  const place = { session: turn.session.id, priority: turn.priority, signal: turn.tree.signal };
   try {
-    lease = await services.gate.acquire(turn.slot, {
-      session: turn.session.id,
-      priority: turn.priority,
-      signal: turn.tree.signal,
+    return await withSlot(services.gate, turn.slot, place, (lease) => {
+      turn.waitsFor = undefined;
+      return request(lease);
     });
   } finally {
     turn.waitsFor = undefined;
-  }
-  try {
-    const result = await request(lease);
-    lease.release("settled");
-    return result;
-  } catch (error) {
-    lease.release(error instanceof ModelFailure && error.settled ? "settled" : "abandoned");
-    throw error;
   }
 }
 

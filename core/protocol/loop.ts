@@ -97,6 +97,15 @@ export const slotRowSchema = z.strictObject({
   queue: z.array(z.strictObject({ session: sessionIdSchema, priority: z.string(), waitedMs: z.number() })),
 });
 
+export const scheduleRowSchema = z.strictObject({
+  name: z.string(),
+  session: sessionIdSchema,
+  next: z.string().nullable(),
+  lastStart: z.string().nullable(),
+  lastSkip: z.strictObject({ time: z.string(), reason: z.string() }).nullable(),
+});
+export type ScheduleRow = z.infer<typeof scheduleRowSchema>;
+
 /** `GET /v1/status`. */
 export const statusAnswerSchema = z.strictObject({
   inference: z.strictObject({
@@ -109,6 +118,7 @@ export const statusAnswerSchema = z.strictObject({
   broker: z.strictObject({ reachable: z.boolean(), text: z.string().optional() }),
   slots: z.array(slotRowSchema),
   held: z.array(sessionRowSchema),
+  schedule: z.array(scheduleRowSchema),
   sessions: z.int(),
 });
 export type StatusAnswer = z.infer<typeof statusAnswerSchema>;

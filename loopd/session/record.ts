@@ -60,6 +60,11 @@ export const sessionRecordSchema = z.discriminatedUnion("kind", [
     system: z.string(),
     /** The tools array as its exact JSON text, so that it stays byte-equal over restarts. */
     tools: z.string(),
+    /** After a compaction: what stands for the records up to `coversTo`; those behind it go on as they were said. */
+    summary: z.string().optional(),
+    coversTo: z.int().optional(),
+    /** The open turn's user text, where its record is among the covered ones. */
+    request: z.string().optional(),
   }),
   z.strictObject({ ...common, kind: z.literal("user"), turn: z.int().min(1), text: z.string() }),
   z.strictObject({
@@ -71,6 +76,8 @@ export const sessionRecordSchema = z.discriminatedUnion("kind", [
     calls: z.array(modelCallSchema),
     slot: z.int(),
     timings: timingsSchema,
+    /** Tokens of this session's own prefix that the server computed again, beyond what the law of the prefix allows (facts 2.1). */
+    lostN: z.int().min(0),
     /** Milliseconds in the slot's queue, from request to first token, and in all. */
     queuedMs: z.number(),
     firstTokenMs: z.number(),
@@ -102,6 +109,8 @@ export const sessionRecordSchema = z.discriminatedUnion("kind", [
     reason: z.enum(failureReasons).optional(),
     detail: z.string().optional(),
   }),
+  /** A short form of a tool's output that was too long for the context; the full text lies beside the log. */
+  z.strictObject({ ...common, kind: z.literal("output-summary"), call: callIdSchema, text: z.string() }),
   /** The role stopped in order while the turn was open. */
   z.strictObject({ ...common, kind: z.literal("pause"), turn: z.int().min(1) }),
   /** The turn went on after a restart. Those after a crash are counted: a session that ends loopd twice is not tried a third time. */

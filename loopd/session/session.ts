@@ -5,7 +5,7 @@ import type { CallId, SessionId } from "../../core/ids.ts";
 import { joinLabels, type Label, publicTrusted } from "../../core/labels.ts";
 import { assertOurs } from "../../core/errors.ts";
 import type { Usage } from "../../core/protocol/loop.ts";
-import { renderEndNote, renderMessage } from "../context/prompt.ts";
+import { renderEndNote, renderEpochStart, renderMessage } from "../context/prompt.ts";
 import type { SessionLog } from "./log.ts";
 import type { ModelCall, NewRecord, RecordOf, SessionRecord, Timings } from "./record.ts";
 
@@ -21,7 +21,14 @@ export class Session {
   /** The epoch's tools array as JSON text, and its messages as the inside of a JSON array: both only ever sent, never parsed. */
   toolsJson = "[]";
   messagesJson = "";
+  /** The same messages one by one, with the records that they came from: what a compaction keeps is rendered from here. */
+  #messages: { seq: number; json: string }[] = [];
   epoch = 0;
+  #epochSummary = "";
+  /** Seq of the last record, the last model message and the last user text: where a compaction may cut. */
+  lastSeq = 0;
+  lastAssistantSeq = 0;
+  lastUserSeq = 0;
   turn = 0;
   lastCall: CallId = 0;
   /** Calls of the last model message that have no result yet, in order. */
@@ -29,6 +36,7 @@ export class Session {
   /** The last message, while the turn is open: what the loop does next follows from it. */
   last: "none" | "user" | "assistant" | "result" = "none";
   lastContent = "";
+  lastUserText = "";
   /** How the last turn ended; `undefined` while it is open or before the first. */
   lastEnd: RecordOf<"end"> | undefined;
   /** The open or last turn, for its outcome. */
@@ -40,7 +48,10 @@ export class Session {
   turnResults: RecordOf<"result">[] = [];
   turnUsage: Usage = noUsage();
   usage: Usage = noUsage();
-  lastTimings: Timings | undefined;
+  /** Tokens in context after the last request of this epoch; 0 before it. */
+  contextTokens = 0;
+  /** Tokens of its own prefix that were computed again, over all requests. */
+  lost = 0;
   children: RecordOf<"spawn">[] = [];
   #childrenBefore = 0;
 
@@ -53,6 +64,19 @@ export class Session {
   /** True between a turn's user text and its end record. */
   get turnOpen(): boolean {
     return this.turn > 0 && this.lastEnd === undefined;
+  }
+
+  /** The messages of the current epoch that came of records up to `seq`, without the epoch's own beginning, as JSON texts. */
+  messagesUpTo(seq: number): string[] {
+    const start = this.#messages.findIndex((message) => message.seq !== this.#messages[0].seq);
+    return start === -1
+      ? []
+      : this.#messages.slice(start).filter((message) => message.seq <= seq).map(({ json }) => json);
+  }
+
+  /** The summary that this epoch began with, or the empty text. */
+  get epochSummary(): string {
+    return this.#epochSummary;
   }
 
   /** Children that calls of the open or last turn spawned. */
@@ -94,17 +118,23 @@ export class Session {
   }
 
   #fold(record: SessionRecord): void {
+    this.lastSeq = record.seq;
     switch (record.kind) {
       case "open":
         assertOurs(record.session === this.id, `the log of ${this.id} opens with its own id`);
         this.parent = record.parent;
         this.label = record.label;
         return;
-      case "epoch":
-        this.epoch = record.epoch;
+      case "epoch": {
+        const kept = this.#messages.filter(({ seq }) => seq > (record.coversTo ?? 0));
+        this.#messages = [...renderEpochStart(record).map((json) => ({ seq: record.seq, json })), ...kept];
+        this.messagesJson = this.#messages.map(({ json }) => json).join(",");
         this.toolsJson = record.tools;
-        this.messagesJson = renderMessage(record);
+        this.epoch = record.epoch;
+        this.#epochSummary = record.summary ?? "";
+        this.contextTokens = 0;
         return;
+      }
       case "user":
         this.turn = record.turn;
         this.turnStartedAt = record.time;
@@ -115,7 +145,9 @@ export class Session {
         this.turnUsage = noUsage();
         this.lastEnd = undefined;
         this.last = "user";
-        this.#say(renderMessage(record));
+        this.lastUserText = record.text;
+        this.lastUserSeq = record.seq;
+        this.#say(record.seq, renderMessage(record));
         return;
       case "assistant":
         this.last = "assistant";
@@ -123,10 +155,12 @@ export class Session {
         this.unanswered = [...record.calls];
         this.lastCall = record.calls.at(-1)?.call ?? this.lastCall;
         if (record.calls.length > 0) this.turnIterations++;
-        this.lastTimings = record.timings;
+        this.lastAssistantSeq = record.seq;
+        this.contextTokens = record.timings.cacheN + record.timings.promptN + record.timings.predictedN;
+        this.lost += record.lostN;
         this.turnUsage = addUsage(this.turnUsage, record.timings);
         this.usage = addUsage(this.usage, record.timings);
-        this.#say(renderMessage(record));
+        this.#say(record.seq, renderMessage(record));
         return;
       case "spawn":
         this.children.push(record);
@@ -140,14 +174,14 @@ export class Session {
         this.last = "result";
         this.label = joinLabels(this.label, record.label);
         this.turnResults.push(record);
-        this.#say(renderMessage(record));
+        this.#say(record.seq, renderMessage(record));
         return;
       }
       case "end":
         this.lastEnd = record;
         // A failed turn leaves the model nothing to read after the last message; templates that insist on alternation would refuse
         // every later request.
-        if (record.status !== "completed") this.#say(renderEndNote(record));
+        if (record.status !== "completed") this.#say(record.seq, renderEndNote(record));
         return;
       case "pause":
         this.#paused = true;
@@ -156,13 +190,15 @@ export class Session {
         this.#paused = false;
         if (record.after === "crash") this.turnCrashes++;
         return;
+      case "output-summary":
       case "repair":
         return;
     }
   }
 
-  #say(message: string): void {
-    this.messagesJson += "," + message;
+  #say(seq: number, json: string): void {
+    this.#messages.push({ seq, json });
+    this.messagesJson += "," + json;
   }
 }
 

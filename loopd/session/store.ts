@@ -70,6 +70,19 @@ export class SessionStore {
     });
   }
 
+  /** A new epoch: a fresh baseline, then the summary, then what `coversTo` leaves standing. The label stays what it is. */
+  async newEpoch(
+    session: Session,
+    cut: { summary: string; coversTo: number; request?: string },
+  ): Promise<void> {
+    await session.append({
+      kind: "epoch",
+      epoch: session.epoch + 1,
+      ...await this.#options.freezeBaseline(session.label),
+      ...cut,
+    });
+  }
+
   /** Every session on disk, by name. */
   async ids(): Promise<SessionId[]> {
     const ids: SessionId[] = [];

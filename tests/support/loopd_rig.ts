@@ -19,6 +19,8 @@ export interface LoopdRig extends AsyncDisposable {
   readonly model: ModelStub;
   readonly broker: FakeBroker;
   readonly loopd: Loopd;
+  /** What loopd reported, in order. */
+  readonly events: readonly Readonly<Record<string, unknown>>[];
   /** A new chat, or the one named, made by its first message. */
   newSession(sensitivity?: string): Promise<SessionId>;
   /** One turn over loop.sock, to its `done`. */
@@ -47,6 +49,7 @@ export async function startLoopdRig(options: LoopdRigOptions): Promise<LoopdRig>
   );
   const broker = await startFakeBroker(paths.brokerSocket, options.broker);
   const faults: unknown[] = [];
+  const events: Readonly<Record<string, unknown>>[] = [];
   const start = async () => {
     const config = loadLoopdConfig(paths);
     if ("faults" in config) throw new Error(JSON.stringify(config.faults));
@@ -55,6 +58,7 @@ export async function startLoopdRig(options: LoopdRigOptions): Promise<LoopdRig>
       config: config.value,
       clock: options.clock,
       onFatal: (error) => faults.push(error),
+      onEvent: (event) => events.push(event),
     });
   };
   let loopd = await start();
@@ -62,6 +66,7 @@ export async function startLoopdRig(options: LoopdRigOptions): Promise<LoopdRig>
     paths,
     model,
     broker,
+    events,
     get loopd() {
       return loopd;
     },
