@@ -5,14 +5,18 @@
 // A (session, call) pair is decided once, across restarts: decided numbers live in the fold (exact, as ranges, carried into each new
 // segment by its ledger record); the answer itself is read back from the log when somebody asks for it again.
 
-import type { AuditRecord, NewAuditRecord, Outcome, RecordOf } from "../core/audit/record.ts";
-import { auditRecordSchema } from "../core/audit/record.ts";
+import {
+  type AuditRecord,
+  auditRecordSchema,
+  type NewAuditRecord,
+  type Outcome,
+  type RecordOf,
+} from "../core/audit/record.ts";
 import { sha256 } from "../core/audit/chain.ts";
 import { readEnvelope } from "../core/audit/line.ts";
 import { readAuditPage } from "../core/audit/read.ts";
 import { readAt, segmentAt } from "../core/audit/segments.ts";
-import type { Clock } from "../core/clock.ts";
-import { timestamp } from "../core/clock.ts";
+import { type Clock, timestamp } from "../core/clock.ts";
 import type { Grant } from "../core/config/grants_toml.ts";
 import { assertOurs } from "../core/errors.ts";
 import type { CallId, SessionId } from "../core/ids.ts";
@@ -77,8 +81,8 @@ export class Calls {
     this.#grants = grants;
   }
 
-  /** Throws ProtocolError for a `sub-` id without a known parent. `closed` aborts when the caller has gone. */
-  async call(request: CallRequest, closed: AbortSignal): Promise<CallAnswer> {
+  /** Throws ProtocolError for a `sub-` id without a known parent. `closed()` aborts when the caller has gone; asked for only by a call that waits. */
+  async call(request: CallRequest, closed: () => AbortSignal): Promise<CallAnswer> {
     const { session, call } = request;
     if (this.#log.failure !== undefined || this.#stopping.signal.aborted) {
       return deniedAnswer("AuditUnavailable");
@@ -99,7 +103,7 @@ export class Calls {
     }
   }
 
-  async #run(request: CallRequest, closed: AbortSignal): Promise<CallAnswer> {
+  async #run(request: CallRequest, closed: () => AbortSignal): Promise<CallAnswer> {
     const { session, call } = request;
     const subject: Subject = { session, call, tool: request.tool };
     const label = this.#ledger.state(session, request.label);
@@ -150,11 +154,11 @@ export class Calls {
   async #ask(
     subject: Subject,
     tool: Tool,
-    { grant, label, exact, closed }: { grant: Grant; label: Label; exact: Exact; closed: AbortSignal },
+    { grant, label, exact, closed }: { grant: Grant; label: Label; exact: Exact; closed: () => AbortSignal },
   ): Promise<CallAnswer | undefined> {
     const key = callKey(subject.session, subject.call);
     const end = await this.#approvals.wait({ ...subject, label, grant, ...exact }, {
-      closed: AbortSignal.any([closed, this.#stopping.signal]),
+      closed: AbortSignal.any([closed(), this.#stopping.signal]),
       onListed: (id) => this.#running.get(key)!.approval = id,
     });
     this.#running.get(key)!.approval = undefined;

@@ -25,7 +25,7 @@ interface Row {
   readonly method: "GET" | "POST";
   readonly path: string;
   readonly callers: readonly Caller[];
-  readonly handle: (c: Context, broker: Broker) => Promise<unknown>;
+  readonly handle: (c: Context, broker: Broker) => Promise<object>;
 }
 
 /** Records in one page of the log, and their bytes. */
@@ -64,7 +64,8 @@ const rows: readonly Row[] = [
     method: "POST",
     path: "/v1/call",
     callers: ["loopd"],
-    handle: async (c, { calls }) => await calls.call(await readJson(c, callRequestSchema), c.req.raw.signal),
+    handle: async (c, { calls }) =>
+      await calls.call(await readJson(c, callRequestSchema), () => c.req.raw.signal),
   },
   {
     method: "GET",
@@ -83,7 +84,7 @@ const rows: readonly Row[] = [
       const { session, label } = await readJson(c, labelRequestSchema);
       const joined = ledger.state(session, label);
       await log.commit();
-      return { status: "ok", label: joined };
+      return { label: joined };
     },
   },
   {
@@ -105,7 +106,7 @@ const rows: readonly Row[] = [
     handle: async (c, { approvals }) => {
       const { decision, bodySha256 } = await readJson(c, approvalDecisionSchema);
       await approvals.decide(c.req.param("id") ?? "", decision, bodySha256);
-      return { status: "ok" };
+      return {};
     },
   },
   {
@@ -143,7 +144,7 @@ const rows: readonly Row[] = [
     callers: ["owner"],
     handle: async (c, { log }) => {
       await readJson(c, emptySchema);
-      return { status: "ok", ...await verifyAudit(log.dir) };
+      return await verifyAudit(log.dir);
     },
   },
   {
@@ -152,7 +153,7 @@ const rows: readonly Row[] = [
     callers: ["owner"],
     handle: async (c, { log }) => {
       const { before } = await readJson(c, pruneRequestSchema);
-      return { status: "ok", segments: await log.prune(before) };
+      return { segments: await log.prune(before) };
     },
   },
   {
@@ -176,7 +177,7 @@ const rows: readonly Row[] = [
       }
       log.append({ kind: "retire", session });
       await log.commit();
-      return { status: "ok", session };
+      return { session };
     },
   },
   {
@@ -201,7 +202,7 @@ export function brokerApp(caller: Caller, broker: Broker, onBug: (error: unknown
     if (!callers.includes(caller)) continue;
     app.on(method, path, async (c) => {
       try {
-        return c.json(await handle(c, broker) as object);
+        return c.json(withStatus(path, await handle(c, broker)));
       } catch (error) {
         // Well formed, and refused because nothing can be recorded: an ordinary answer.
         if (error instanceof AuditUnavailable) return c.json(deniedAnswer("AuditUnavailable"));
@@ -210,4 +211,9 @@ export function brokerApp(caller: Caller, broker: Broker, onBug: (error: unknown
     });
   }
   return app;
+}
+
+// Every well-formed request is answered with a status; a hello says what it is instead.
+function withStatus(path: string, answer: object): object {
+  return "status" in answer || path === "/v1/hello" ? answer : { status: "ok", ...answer };
 }
