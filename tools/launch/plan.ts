@@ -51,7 +51,7 @@ export function powers(process: Process, { paths, loopd, brokerd, auditDirectory
       };
     case "brokerd": // Holds authority, does not think: never the inference server, a session or the memory.
       return {
-        read: [paths.brokerdToml, paths.grantsToml, paths.secrets, paths.audit],
+        read: [paths.brokerdToml, paths.grantsToml, ...secretDirectory(paths, brokerd), paths.audit],
         write: [paths.audit],
         listen: [paths.brokerSocket, paths.ownerSocket],
         connect: [],
@@ -131,6 +131,12 @@ function hostsOf(...servers: readonly ({ readonly url: string } | undefined)[]):
 
 function secretFile(paths: HomePaths, inference: LoopdConfig["inference"]): string[] {
   return inference?.secretName === undefined ? [] : [join(paths.secrets, inference.secretName)];
+}
+
+/** The store, for a brokerd that is to read any secret; its loader looks at the directory, too. */
+function secretDirectory(paths: HomePaths, brokerd: BrokerdConfig | undefined): string[] {
+  const names = [brokerd?.consult?.secretName, brokerd?.honcho?.secretName];
+  return names.some((name) => name !== undefined) ? [paths.secrets] : [];
 }
 
 /** The file, and those that SQLite keeps beside it and a rebuild removes. */

@@ -73,12 +73,12 @@ Deno.test("C5 brokerd reaches its files, the consult host, broker.sock and owner
   ]);
 });
 
-Deno.test("C10 without [consult] brokerd reaches no host at all; with [honcho] that one too", () => {
-  const bare = { ...brokerd, consult: undefined };
-  assertEquals(
-    plan("brokerd", { paths, brokerd: bare })[2],
+Deno.test("C10 without [consult] brokerd reaches no host and no secret; with [honcho] that host, too", () => {
+  assertEquals(plan("brokerd", { paths, brokerd: { ...brokerd, consult: undefined } }), [
+    "--allow-read=/h/brokerd.toml,/h/grants.toml,/h/audit,/h/run/broker.sock,/h/run/owner.sock",
+    "--allow-write=/h/audit,/h/run/broker.sock,/h/run/owner.sock",
     "--allow-net=unix:/h/run/broker.sock,unix:/h/run/owner.sock",
-  );
+  ]);
   const honcho = { url: "http://localhost:8000", secretName: undefined, timeoutMs: 30_000 };
   assertEquals(
     plan("brokerd", { paths, brokerd: { ...brokerd, honcho } })[2],
