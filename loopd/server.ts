@@ -19,6 +19,8 @@ import { readSessionLog, sessionLogPath } from "./session/log.ts";
 import type { SessionRecord } from "./session/record.ts";
 import { sessionRow, sessionRows, status } from "./status.ts";
 
+const probeTimeoutMs = 10_000;
+
 export interface LoopServerOptions {
   readonly services: Services;
   readonly turns: RootTurns;
@@ -92,7 +94,7 @@ export function loopServer(
 
   app.post("/v1/probe", async (c) => {
     await readJson(c, emptySchema);
-    return c.json({ status: "ok", findings: await probe(services, c.req.raw.signal) });
+    return c.json({ status: "ok", findings: await probe(services, AbortSignal.timeout(probeTimeoutMs)) });
   });
 
   return app;
