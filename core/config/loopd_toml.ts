@@ -46,7 +46,7 @@ export interface LoopdConfig {
   readonly tools: { readonly resultChars: number };
   readonly compact: { readonly thresholdTokens: number; readonly summaryChars: number };
   readonly broker: { readonly timeoutMs: number };
-  /** An IANA zone; absent means the launcher's. */
+  /** An IANA zone; absent where neither the file nor the launcher names one. */
   readonly clock: { readonly timeZone: string | undefined };
   readonly heartbeat: { readonly everyMinutes: number; readonly prompt: string } | undefined;
   readonly cron: readonly CronConfig[];
@@ -55,6 +55,8 @@ export interface LoopdConfig {
 export interface LoopdTomlOptions {
   /** Stands in where the file names no `[inference] url`; a url in the file wins. */
   readonly inferenceUrl?: string;
+  /** Stands in where the file names no `[clock] time_zone`. */
+  readonly timeZone?: string;
 }
 
 /** `[broker] timeout_ms`; longer than the longest consult. */
@@ -152,7 +154,7 @@ export function loadLoopdConfig(paths: HomePaths, options: LoopdTomlOptions = {}
   return loadToml(paths.loopdToml, loopdTable.transform((table) => mapLoopd(table, options)));
 }
 
-function mapLoopd(table: z.output<typeof loopdTable>, { inferenceUrl }: LoopdTomlOptions): LoopdConfig {
+function mapLoopd(table: z.output<typeof loopdTable>, { inferenceUrl, timeZone }: LoopdTomlOptions): LoopdConfig {
   const { inference, session, heartbeat } = table;
   const url = inference.url ?? inferenceUrl;
   return {
@@ -174,7 +176,7 @@ function mapLoopd(table: z.output<typeof loopdTable>, { inferenceUrl }: LoopdTom
     tools: { resultChars: table.tools.result_chars },
     compact: { thresholdTokens: table.compact.threshold_tokens, summaryChars: table.compact.summary_chars },
     broker: { timeoutMs: table.broker.timeout_ms },
-    clock: { timeZone: table.clock.time_zone },
+    clock: { timeZone: table.clock.time_zone ?? timeZone },
     heartbeat: heartbeat && { everyMinutes: heartbeat.every_minutes, prompt: heartbeat.prompt },
     cron: table.cron,
   };

@@ -240,6 +240,16 @@ Deno.test("a url in the file wins over the launcher's, which stands in where the
   });
 });
 
+Deno.test("a time zone in the file wins over the launcher's, which stands in where there is none", async () => {
+  for (
+    const [loopd, wanted] of [["", "Asia/Tokyo"], ["clock.time_zone = 'Europe/Berlin'\n", "Europe/Berlin"]]
+  ) {
+    await withHome({ loopd }, (paths) => {
+      assertEquals(valueOf(loadLoopdConfig(paths, { timeZone: "Asia/Tokyo" })).clock.timeZone, wanted);
+    });
+  }
+});
+
 Deno.test("C4 [consult] is mapped with its defaults, and is absent where the owner wrote none", async () => {
   await withHome({ brokerd: consult("") }, (paths) => {
     assertEquals(valueOf(loadBrokerdConfig(paths)), {
