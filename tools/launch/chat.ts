@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { loadLoopdConfig } from "../../core/config/loopd_toml.ts";
 import { exitCodes, UsageError } from "../../core/errors.ts";
 import { chooseHome, type HomePaths, homePaths, resolveHome } from "../../core/home.ts";
-import { runBx } from "./command.ts";
+import { runBx, takeDirectories } from "./command.ts";
 import { type OwnEnvironment, ownEnvironment, personEnvironment } from "./environment.ts";
 import { makeHome } from "./init.ts";
 import { lockHolder } from "./lock.ts";
@@ -34,7 +34,7 @@ async function main(args: string[]): Promise<number> {
     return exitCodes.done;
   }
   const own = ownEnvironment();
-  const { home, rest } = takeHome(args);
+  const { home, rest } = takeDirectories(args, own);
   const paths = await existingHome(chooseHome({ flag: home, env: own }));
   const bx = () => runBx(["chat", "--home", paths.home, ...rest], { root: ownRoot, own });
   if (lockHolder(paths) !== undefined) return await bx();
@@ -130,13 +130,6 @@ async function startPractice(own: OwnEnvironment): Promise<Practice> {
 function sayTrouble(event: LaunchEvent): void {
   if (event.event !== "exited" || event.backInMs === undefined) return;
   console.error(`[${event.role} ended with code ${event.code} and is started again]`);
-}
-
-function takeHome(args: readonly string[]): { home?: string; rest: string[] } {
-  const at = args.findIndex((word) => word === "--home" || word.startsWith("--home="));
-  if (at === -1) return { rest: [...args] };
-  if (args[at] !== "--home") return { home: args[at].slice("--home=".length), rest: args.toSpliced(at, 1) };
-  return { home: args[at + 1], rest: args.toSpliced(at, 2) };
 }
 
 if (import.meta.main) {

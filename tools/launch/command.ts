@@ -58,7 +58,7 @@ export async function runBx(typed: readonly string[], options: BxOptions): Promi
 }
 
 /** `--home` is taken out, `--dir` made absolute: both count from where the owner typed them, which the child does not know. */
-function takeDirectories(typed: readonly string[], own: OwnEnvironment) {
+export function takeDirectories(typed: readonly string[], own: OwnEnvironment) {
   let home: string | undefined;
   let directory: string | undefined;
   const rest: string[] = [];
