@@ -213,6 +213,11 @@ export class BrokerClient {
     if (httpStatus === STATUS_CODE.OK) this.#announced.add(session);
   }
 
+  /** The session was retired: its next call announces its family anew. */
+  forgetSession(session: SessionId): void {
+    this.#announced.delete(session);
+  }
+
   // A brokerd that comes back rebuilt its ledger from the log, but it may be another version with other tools.
   #forgetBroker(): void {
     this.#hello = undefined;

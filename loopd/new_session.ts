@@ -3,6 +3,7 @@
 import { STATUS_CODE } from "@std/http";
 import { ProtocolError } from "../core/errors.ts";
 import { parseSessionId, type SessionId, sessionKind } from "../core/ids.ts";
+import { wasForgotten } from "./archive.ts";
 import type { Services } from "./services.ts";
 import type { Session } from "./session/session.ts";
 
@@ -21,8 +22,15 @@ export function newChatId(): SessionId {
  * The session that a message goes to. A chat or a channel begins with its first message; a child, a job and the heartbeat are begun by
  * loopd alone, so an id of those kinds that is not there is an error.
  */
-export async function openOrCreate(id: SessionId, services: Services): Promise<Session> {
+export async function openOrCreate(id: SessionId, services: Services, directory: string): Promise<Session> {
   if (await services.store.exists(id)) return await services.store.get(id);
+  if (await wasForgotten(directory, id)) {
+    throw new ProtocolError(
+      "forgotten",
+      STATUS_CODE.NotFound,
+      `session ${id} was forgotten; its id is not used again`,
+    );
+  }
   const kind = sessionKind(id);
   if (kind !== "chat" && kind !== "mm") {
     throw new ProtocolError(

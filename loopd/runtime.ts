@@ -8,6 +8,7 @@ import type { HomePaths } from "../core/home.ts";
 import { listenOnSocket } from "../core/wire/server.ts";
 import { PeerUnreachable } from "../core/wire/client.ts";
 import { delay } from "../core/clock.ts";
+import { sessionArchive } from "./archive.ts";
 import { BrokerClient } from "./broker_client.ts";
 import { Compactor } from "./compaction.ts";
 import { freezeBaseline } from "./context/baseline.ts";
@@ -118,11 +119,12 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
   const compactor: Compactor = new Compactor(services);
   const turns = new RootTurns(services);
   const scheduler = new Scheduler(services, turns);
+  const archive = sessionArchive(paths.sessions, services, index);
 
   const stopped = new AbortController();
   const listener = await listenOnSocket(
     paths.loopSocket,
-    loopServer({ services, turns, scheduler, sessionsDirectory: paths.sessions, onBug: onFatal }),
+    loopServer({ services, turns, scheduler, archive, sessionsDirectory: paths.sessions, onBug: onFatal }),
   );
   const met = meetBroker(broker, clock, stopped.signal).catch((error) => {
     if (!stopped.signal.aborted) onFatal(error);

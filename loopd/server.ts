@@ -10,6 +10,7 @@ import { newSessionRequestSchema, type TurnEvent, turnRequestSchema } from "../c
 import { userTextBytesMax } from "../core/limits.ts";
 import { utf8Length } from "../core/text.ts";
 import { createApp, readJson } from "../core/wire/server.ts";
+import type { Archive } from "./archive.ts";
 import { newChatId, openOrCreate } from "./new_session.ts";
 import { probe } from "./probe.ts";
 import type { RootTurns } from "./root_turns.ts";
@@ -25,14 +26,14 @@ export interface LoopServerOptions {
   readonly services: Services;
   readonly turns: RootTurns;
   readonly scheduler: Scheduler;
+  readonly archive: Archive;
   readonly sessionsDirectory: string;
   readonly onBug: (error: unknown) => void;
 }
 
-export function loopServer(
-  { services, turns, scheduler, sessionsDirectory, onBug }: LoopServerOptions,
-): Hono {
-  const app = createApp(onBug);
+export function loopServer(options: LoopServerOptions): Hono {
+  const { services, turns, scheduler, archive, sessionsDirectory } = options;
+  const app = createApp(options.onBug);
 
   app.get("/v1/hello", (c) => c.json({ protocol: protocolVersion, role: "loopd" }));
   app.get("/v1/status", async (c) => c.json({ status: "ok", ...await status(services, scheduler) }));
@@ -55,7 +56,7 @@ export function loopServer(
         `text is over ${userTextBytesMax} bytes`,
       );
     }
-    const session = await openOrCreate(id, services);
+    const session = await openOrCreate(id, services, sessionsDirectory);
     const events = eventQueue();
     const outcome = turns.begin(session, text, events.push);
     outcome.then(events.end, events.fail);
@@ -90,6 +91,20 @@ export function loopServer(
         await stream.writeSSE({ event: "record", data: JSON.stringify(record) });
       }
     });
+  });
+
+  app.post("/v1/sessions/:id/retire", async (c) => {
+    const id = sessionIdOf(c);
+    await readJson(c, emptySchema);
+    await archive.retire(id);
+    return c.json({ status: "ok", session: id });
+  });
+
+  app.post("/v1/sessions/:id/forget", async (c) => {
+    const id = sessionIdOf(c);
+    await readJson(c, emptySchema);
+    await archive.forget(id);
+    return c.json({ status: "ok", session: id });
   });
 
   app.post("/v1/probe", async (c) => {

@@ -109,6 +109,13 @@ export class SessionStore {
     }
   }
 
+  /** Closes one session, which nobody may be using. */
+  async release(id: SessionId): Promise<void> {
+    const opening = this.#open.get(id);
+    this.#open.delete(id);
+    await opening?.then((session) => session.close(), () => {});
+  }
+
   async close(): Promise<void> {
     for (const opening of this.#open.values()) await opening.then((session) => session.close(), () => {});
     this.#open.clear();
