@@ -48,19 +48,23 @@ export function eventStreamParser(): EventStreamParser {
           dataLength = 0;
         } else if (line.startsWith("data:")) {
           const value = fieldValue(line, 5);
-          dataLength += value.length;
+          // The newline that joins lines counts too: endless empty ones are an endless event.
+          dataLength += value.length + 1;
+          if (dataLength > streamEventBytesMax) throw tooLong();
           data.push(value);
         } else if (line.startsWith("event:")) {
           event = fieldValue(line, 6);
         }
       }
       pending = pending.slice(from);
-      if (pending.length + dataLength > streamEventBytesMax) {
-        throw new RangeError(`one streamed event is over ${streamEventBytesMax} bytes`);
-      }
+      if (pending.length + dataLength > streamEventBytesMax) throw tooLong();
       return events;
     },
   };
+}
+
+function tooLong(): RangeError {
+  return new RangeError(`one streamed event is over ${streamEventBytesMax} bytes`);
 }
 
 function fieldValue(line: string, nameLength: number): string {
