@@ -9,6 +9,7 @@ import type { HomePaths } from "../../core/home.ts";
 import { ownEnvironment } from "../../tools/launch/environment.ts";
 import { launchRecordSchema, permissionFilesMax } from "../../tools/launch/launch_log.ts";
 import { takeHomeLock } from "../../tools/launch/lock.ts";
+import { permissionReports } from "../../tools/launch/permissions.ts";
 import { loadFiles } from "../../tools/launch/preflight.ts";
 import { ownRoot } from "../../tools/launch/root.ts";
 import { type LaunchEvent, supervise, type SuperviseOptions } from "../../tools/launch/supervise.ts";
@@ -396,6 +397,24 @@ Deno.test("each process has a permission file of its own, and the newest 20 of a
     "loopd-2026-12-01T12-00-00.000Z.jsonl",
   ]);
   assertEquals(names.length, permissionFilesMax + 1);
+});
+
+Deno.test("permissions counts what earlier lives of a role were refused", async () => {
+  await using home = await tempHome();
+  const { clock, next, supervisor, paths } = await watch(home, {});
+  await supervisor.ready;
+  const { pid } = await next("started", "brokerd");
+  await clock.advance(1_000);
+  Deno.kill(pid, "SIGKILL");
+  await next("exited", "brokerd");
+  await next("role", "brokerd");
+  await next("role", "brokerd");
+  assertEquals(await supervisor.stop(), 0);
+  // The fake role looks for its orders in both directories, and brokerd may read one of them.
+  const brokerd = (await permissionReports(paths)).find(({ role }) => role === "brokerd");
+  assertEquals(brokerd?.launches, 2);
+  assertEquals(brokerd?.denied, [{ permission: "read", value: `${paths.memory}/fake.txt`, count: 2 }]);
+  assertEquals(brokerd?.granted.find(({ value }) => value === paths.audit)?.count, 2);
 });
 
 Deno.test("a lock that is released lets the next launcher in", async () => {

@@ -56,12 +56,12 @@ async function main(args: string[]): Promise<number> {
 /** The conversation, then the end of both roles; theirs ends it too. */
 async function converse(supervisor: Supervisor, bx: () => Promise<number>): Promise<number> {
   const hangUp = () => void supervisor.stop();
-  for (const signal of ["SIGHUP", "SIGTERM"] as const) Deno.addSignalListener(signal, hangUp);
+  Deno.addSignalListener("SIGTERM", hangUp);
   const first = await Promise.race([supervisor.ready, supervisor.ended]);
   if (first !== undefined) return first;
   const code = await bx();
   await supervisor.stop();
-  for (const signal of ["SIGHUP", "SIGTERM"] as const) Deno.removeSignalListener(signal, hangUp);
+  Deno.removeSignalListener("SIGTERM", hangUp);
   return code;
 }
 

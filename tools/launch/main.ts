@@ -23,7 +23,7 @@ async function run({ home, json, own }: Given): Promise<number> {
     : (event: LaunchEvent) => printLine(describeEvent(event));
   const supervisor = await up({ paths: homePaths(resolveHome(home)), own, onEvent });
   if ("faults" in supervisor) throw new UsageError(supervisor.faults);
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
     Deno.addSignalListener(signal, () => void supervisor.stop());
   }
   return await supervisor.ended;
@@ -50,6 +50,8 @@ function describeEvent(event: LaunchEvent): string {
         (event.backInMs === undefined ? "" : `, back in ${event.backInMs / 1_000} s`);
     case "ready":
       return "ready: both roles serve";
+    case "notice":
+      return event.text;
     case "stopping":
       return "stopping both roles";
     case "stopped":

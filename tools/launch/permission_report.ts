@@ -69,6 +69,16 @@ export class PermissionTally {
   }
 }
 
+/** Rows of the same permission and value as one. */
+export function sumRows(rows: readonly PermissionRow[]): PermissionRow[] {
+  const sums = new Map<string, PermissionRow>();
+  for (const row of rows) {
+    const key = `${row.permission} ${row.value}`;
+    sums.set(key, { ...row, count: row.count + (sums.get(key)?.count ?? 0) });
+  }
+  return [...sums.values()];
+}
+
 function grantedRows(argv: readonly string[]): { permission: string; value: string; count: number }[] {
   return argv.flatMap((word) => {
     const match = /^--allow-([a-z]+)=(.*)$/.exec(word);

@@ -1,27 +1,31 @@
 // `deno task permissions`: for each role, what its last launch was granted, what it used, and what it tried and was refused.
-// Reads the launch record and that process's permission-audit file; changes nothing and asks no role.
+// Reads the launch records and the permission-audit files of those processes; changes nothing and asks no role.
 
 import { exitCodes, UsageError } from "../../core/errors.ts";
 import { homeFaults, type HomePaths, homePaths, resolveHome } from "../../core/home.ts";
 import { parseJsonObject } from "../../core/json.ts";
 import { roleNames } from "../../core/protocol/common.ts";
-import { type LaunchRecord, launchRecordSchema, permissionFile } from "./launch_log.ts";
-import { type PermissionReport, PermissionTally } from "./permission_report.ts";
+import { type LaunchRecord, launchRecordSchema, permissionFile, permissionFilesMax } from "./launch_log.ts";
+import { type PermissionReport, PermissionTally, sumRows } from "./permission_report.ts";
 import { type Given, runProgram } from "./program.ts";
 
-const help = `What each role was granted at its last start, what it used of that, and what it was refused.
+const help =
+  `What each role was granted at its last start, what it used of that, and what it was refused, over its last 20 lives.
 
   deno task permissions [--home DIR] [--json]
 
   --home DIR  the home; else $BOXMAKER_HOME, else $HOME/.boxmaker
-  --json      one object: {roles: [{role, time, granted, denied}]}, rows of {permission, value, count}
+  --json      one object: {roles: [{role, time, launches, granted, denied}]}, rows of {permission, value, count}
   --help      this text
 
 A grant that was never used is a finding: the process may do more than it needs.`;
 
 export interface RoleReport extends PermissionReport {
   readonly role: string;
+  /** Start of the last launch, whose grants these are. */
   readonly time: string;
+  /** Launches whose checks are counted: those whose permission files are still kept. */
+  readonly launches: number;
 }
 
 /** A line longer than this is no record of ours. */
@@ -29,24 +33,48 @@ const lineCharactersMax = 1_048_576;
 
 /** One report for each role that was ever started in this home. */
 export async function permissionReports(paths: HomePaths): Promise<RoleReport[]> {
-  const last = new Map<string, LaunchRecord>();
+  const records = new Map<string, LaunchRecord[]>(roleNames.map((role) => [role, []]));
   for await (const line of fileLines(paths.launches)) {
     const record = launchRecordSchema.safeParse(parseJsonObject(line));
-    if (record.success) last.set(record.data.role, record.data);
+    if (!record.success) continue;
+    const ofRole = records.get(record.data.role) ?? [];
+    ofRole.push(record.data);
+    if (ofRole.length > permissionFilesMax) ofRole.shift();
   }
   const reports: RoleReport[] = [];
-  for (const role of roleNames) {
-    const record = last.get(role);
-    if (record === undefined) continue;
-    const tally = new PermissionTally(record.argv);
-    for await (const line of fileLines(permissionFile(paths, role, record.time))) {
+  for (const [role, launches] of records) {
+    const last = launches.at(-1);
+    if (last !== undefined) reports.push({ role, ...await reportOf(paths, launches, last) });
+  }
+  return reports;
+}
+
+/**
+ * Use and refusals of the last flags over all lives under them: a role that was refused, died and came back shows it. Refusals under
+ * other flags (another address in the file) count by those.
+ */
+async function reportOf(paths: HomePaths, launches: readonly LaunchRecord[], last: LaunchRecord) {
+  const tallies = new Map<string, PermissionTally>();
+  for (const { role, argv, time } of launches) {
+    const flags = JSON.stringify(argv);
+    const tally = tallies.get(flags) ?? new PermissionTally(argv);
+    tallies.set(flags, tally);
+    for await (const line of fileLines(permissionFile(paths, role, time))) {
       const check = parseJsonObject(line);
       if (typeof check?.permission !== "string") continue;
       tally.add({ permission: check.permission, value: typeof check.value === "string" ? check.value : "" });
     }
-    reports.push({ role, time: record.time, ...tally.report() });
   }
-  return reports;
+  const reports = [...tallies].map(([flags, tally]) => ({
+    isLast: flags === JSON.stringify(last.argv),
+    ...tally.report(),
+  }));
+  return {
+    time: last.time,
+    launches: launches.length,
+    granted: reports.find(({ isLast }) => isLast)?.granted ?? [],
+    denied: sumRows(reports.flatMap(({ denied }) => denied)),
+  };
 }
 
 /** Lines of a file, none where it is absent. */
@@ -66,8 +94,8 @@ async function* fileLines(path: string): AsyncGenerator<string> {
   }
 }
 
-function printReport({ role, time, granted, denied }: RoleReport): void {
-  console.log(`${role}, started ${time}`);
+function printReport({ role, time, launches, granted, denied }: RoleReport): void {
+  console.log(`${role}, started ${time}; checks of the last ${launches} launch${launches === 1 ? "" : "es"}`);
   for (const { permission, value, count } of granted) {
     const use = count === 0 ? "granted, never used" : `granted, used ${count} times`;
     console.log(`  ${permission.padEnd(6)} ${use.padEnd(26)} ${value}`);

@@ -27,6 +27,8 @@ export type LaunchEvent =
   }
   /** Both roles serve, for the first time. */
   | { readonly event: "ready" }
+  /** What the owner should know, and nothing is wrong. */
+  | { readonly event: "notice"; readonly text: string }
   | { readonly event: "stopping" }
   | { readonly event: "stopped" };
 

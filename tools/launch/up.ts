@@ -25,6 +25,9 @@ export interface UpOptions {
   readonly entries?: { readonly [role in Role]?: string };
 }
 
+const noInferenceText =
+  "loopd.toml names no [inference] url: every turn fails until it does; deno task chat brings a practice model";
+
 /** Both roles under supervision, or all that stands in the way. */
 export async function up(options: UpOptions): Promise<Supervisor | { faults: Fault[] }> {
   const { paths, own, inferenceUrl, entries, onEvent, root = ownRoot } = options;
@@ -42,6 +45,8 @@ export async function up(options: UpOptions): Promise<Supervisor | { faults: Fau
     lock.release();
     return { faults: [missing] };
   }
+
+  if (found.loopd.inference === undefined) onEvent({ event: "notice", text: noInferenceText });
 
   let sound = found;
   const supervisor = supervise({
