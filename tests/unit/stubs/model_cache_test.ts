@@ -53,14 +53,14 @@ const conversation: Reply[] = [
   { content: "Last." },
 ];
 
-Deno.test("F15 each follow-up finds cache_n + prompt_n + predicted_n - 1 of the request before", async () => {
+Deno.test("each follow-up finds cache_n + prompt_n + predicted_n - 1 of the request before", async () => {
   await using stub = await startModelStub();
   const answers = await converse(stub, conversation);
   assertEquals(losses(answers), conversation.slice(1).map(() => 0));
   assertEquals(answers[0].timings.cache_n, 0);
 });
 
-Deno.test("F15 the law holds for any text the model may write", async () => {
+Deno.test("the law holds for any text the model may write", async () => {
   await using stub = await startModelStub();
   const text = fc.string({ unit: "grapheme", maxLength: 60 }).filter((each) => !each.includes("<|im_"));
   const reply = fc.oneof(
@@ -78,7 +78,7 @@ Deno.test("F15 the law holds for any text the model may write", async () => {
   );
 });
 
-Deno.test("F15 arguments written with other white space lose tokens, canonical ones lose none", async () => {
+Deno.test("arguments written with other white space lose tokens, canonical ones lose none", async () => {
   await using stub = await startModelStub();
   const say = (
     args: string,
@@ -88,7 +88,7 @@ Deno.test("F15 arguments written with other white space lose tokens, canonical o
   assertEquals(losses(await converse(stub, say('{"a": 1}'))), [0]);
 });
 
-Deno.test("F15 a template that strips thinking loses the turn, one that keeps it loses none", async () => {
+Deno.test("a template that strips thinking loses the turn, one that keeps it loses none", async () => {
   const replies: Reply[] = [{ thinking: "a long thought", content: "Yes." }, { content: "." }];
   for (const [thinkTemplate, lossMin] of [["strip", 10], ["keep", 0]] as const) {
     await using stub = await startModelStub({ thinkTemplate });
@@ -136,7 +136,7 @@ async function followUp(options: ModelStubOptions, between: { id_slot: number })
   return [next.timings.cache_n, timings.cache_n + timings.prompt_n + timings.predicted_n - 1];
 }
 
-Deno.test("P3 a request on another slot costs nothing; with a unified cache it costs all", async () => {
+Deno.test("a request on another slot costs nothing; with a unified cache it costs all", async () => {
   const [apart, law] = await followUp({}, { id_slot: 2 });
   assertEquals(apart, law);
   const [unified] = await followUp({ unifiedCache: true }, { id_slot: 2 });
