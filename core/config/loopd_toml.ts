@@ -24,6 +24,8 @@ export interface InferenceConfig {
   readonly maxTokens: number;
   /** Sent only where the owner wrote it. */
   readonly temperature: number | undefined;
+  /** How model messages go back to the server; `auto` asks the server's template. */
+  readonly history: "auto" | "raw" | "structured";
 }
 
 export interface CronConfig {
@@ -88,6 +90,7 @@ const inferenceTable = z.strictObject({
   liveness_ms: integer(1, livenessMsMax, "milliseconds").default(120_000),
   max_tokens: integer(1, maxTokensMax, "model tokens").default(8_192),
   temperature: fraction(0, temperatureMax).optional(),
+  history: choice(["auto", "raw", "structured"]).default("auto"),
 }).refine(isHereOrRemote, {
   path: ["url"],
   when: () => true,
@@ -154,7 +157,10 @@ export function loadLoopdConfig(paths: HomePaths, options: LoopdTomlOptions = {}
   return loadToml(paths.loopdToml, loopdTable.transform((table) => mapLoopd(table, options)));
 }
 
-function mapLoopd(table: z.output<typeof loopdTable>, { inferenceUrl, timeZone }: LoopdTomlOptions): LoopdConfig {
+function mapLoopd(
+  table: z.output<typeof loopdTable>,
+  { inferenceUrl, timeZone }: LoopdTomlOptions,
+): LoopdConfig {
   const { inference, session, heartbeat } = table;
   const url = inference.url ?? inferenceUrl;
   return {
@@ -166,6 +172,7 @@ function mapLoopd(table: z.output<typeof loopdTable>, { inferenceUrl, timeZone }
       livenessMs: inference.liveness_ms,
       maxTokens: inference.max_tokens,
       temperature: inference.temperature,
+      history: inference.history,
     },
     slots: table.slots,
     session: {

@@ -30,6 +30,9 @@ const loopdToml =
 # Bound of one model message, in model tokens.
 # max_tokens = 8192
 # temperature = 0.7
+# How the model's messages go back to it: "raw" as it wrote them, which keeps its prompt cache exact; "structured" for the server to render
+# again; "auto" asks the server's template whether raw can be.
+# history = "auto"
 
 [slots]
 # The live conversation keeps its prompt cache on main; children and scheduled work run on background. Start llama-server with -np 3.

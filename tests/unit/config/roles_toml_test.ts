@@ -225,6 +225,7 @@ Deno.test("a url in the file wins over the launcher's, which stands in where the
     livenessMs: 120_000,
     maxTokens: 8_192,
     temperature: undefined,
+    history: "auto" as const,
   };
   await withHome({ loopd: "" }, (paths) => {
     assertEquals(valueOf(loadLoopdConfig(paths, practice)).inference, {

@@ -22,6 +22,7 @@ const loopd: LoopdConfig = {
     livenessMs: 120_000,
     maxTokens: 8_192,
     temperature: undefined,
+    history: "auto",
   },
   slots: { main: 0, background: 2 },
   session: { class: "private", toolIterations: 16, resumeHours: 24 },
