@@ -2,6 +2,7 @@
 
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { startModelStub } from "../../../tools/stubs/model.ts";
+import { CancelNotices } from "../../../tools/stubs/model_notices.ts";
 import { scripted } from "../../../tools/stubs/model_script.ts";
 import { ask, askStream, EventReader, post, user } from "./support.ts";
 
@@ -125,6 +126,20 @@ Deno.test("with a slow notice a lost request without a stream keeps its slot for
     assert(wasProcessing);
     assert(waitedMs >= cancelNoticeMs - 2, `freed after ${waitedMs} ms`);
   }
+});
+
+Deno.test("every result of the server starts the slow notice again", async () => {
+  const notices = new CancelNotices(40);
+  const noticed = Promise.withResolvers<void>();
+  const armedAtMs = performance.now();
+  notices.arm(() => noticed.resolve());
+  const later = setTimeout(() => notices.traffic(), 25);
+  await noticed.promise;
+  clearTimeout(later);
+  assert(performance.now() - armedAtMs >= 63);
+  const disarm = notices.arm(() => assert(false, "a disarmed notice fired"));
+  disarm();
+  notices.traffic();
 });
 
 Deno.test("GET /slots shows an unused, a busy and a used slot", async () => {
