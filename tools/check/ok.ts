@@ -1,6 +1,9 @@
 // `deno task ok`: format, lint, type check, layers, tests, each shown with its name and its time. All of them run even when one
 // fails, so that one run tells everything. `--report DIR` leaves junit.xml and steps.json there; nothing else is written.
 
+/** A test that waits for ever must not make CI wait for ever: a step past this is ended and counts as failed. */
+const stepMsMax = 20 * 60_000;
+
 interface Step {
   readonly name: string;
   readonly arguments: readonly string[];
@@ -26,12 +29,18 @@ function stepsOf(report: string | undefined): Step[] {
 async function run(step: Step): Promise<StepResult> {
   console.log(`== ${step.name}`);
   const start = performance.now();
-  const { code } = await new Deno.Command(Deno.execPath(), {
+  const child = new Deno.Command(Deno.execPath(), {
     args: [...step.arguments],
     stdin: "null",
     stdout: "inherit",
     stderr: "inherit",
-  }).spawn().status;
+  }).spawn();
+  const timer = setTimeout(() => {
+    console.error(`${step.name} took over ${stepMsMax / 60_000} min and is ended`);
+    child.kill("SIGTERM");
+  }, stepMsMax);
+  const { code } = await child.status;
+  clearTimeout(timer);
   return { name: step.name, exitCode: code, seconds: (performance.now() - start) / 1000 };
 }
 
