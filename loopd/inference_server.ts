@@ -6,7 +6,9 @@ import type { InferenceConfig } from "../core/config/loopd_toml.ts";
 import { isJsonObject, parseJson } from "../core/json.ts";
 import { drainPollMs } from "../core/limits.ts";
 import { runbookPointer } from "../core/runbook.ts";
+import { type HistoryFinding, probeHistory, promptOf } from "./history_probe.ts";
 import { ModelFailure, plain } from "./model_failure.ts";
+import type { TagTokens } from "./raw_grammar.ts";
 
 export type ServerState =
   | { readonly kind: "ready"; readonly totalSlots: number | undefined }
@@ -31,6 +33,9 @@ export class InferenceServer {
   readonly config: InferenceConfig;
   #options: InferenceServerOptions;
   #checked = false;
+  #history: HistoryFinding | undefined;
+  /** Set once the server refused a raw request: it is not tried again while this process lives. */
+  #rawRefused: string | undefined;
   // No connection is used twice: a kept-alive one that the server resets makes fetch send the request again (facts/deno.md).
   #client = Deno.createHttpClient({ http2: false, poolMaxIdlePerHost: 0 });
 
@@ -46,7 +51,7 @@ export class InferenceServer {
       response = await this.#get("/props", signal);
     } catch (error) {
       signal?.throwIfAborted();
-      this.#checked = false;
+      this.#forget();
       return { kind: "unreachable", text: unreachableText(this.config.url, error) };
     }
     const body = await readJson(response);
@@ -87,8 +92,46 @@ export class InferenceServer {
 
   /** What a request that broke off means. The server may have gone: it is looked at again before the next request. */
   failure(error: unknown): ModelFailure {
-    this.#checked = false;
+    this.#forget();
     return new ModelFailure("model-error", unreachableText(this.config.url, error), false);
+  }
+
+  /** How this server gets model messages back; probed once for each life of the server. */
+  async historyFinding(signal?: AbortSignal): Promise<HistoryFinding> {
+    const { history } = this.config;
+    if (history === "structured") {
+      return { mode: history, tags: "plain-text", text: `[inference] history = "${history}"` };
+    }
+    if (this.#rawRefused !== undefined) {
+      return {
+        mode: "structured",
+        tags: "plain-text",
+        text: `the server refused raw history: ${this.#rawRefused}`,
+      };
+    }
+    try {
+      if (this.#history === undefined) {
+        const tags = await this.#tagTokens(signal);
+        this.#history = history === "raw"
+          ? { mode: history, tags, text: `[inference] history = "${history}"` }
+          : await probeHistory(
+            async (body) => promptOf(await this.#ask("/apply-template", body, signal)),
+            tags,
+          );
+      }
+      return this.#history;
+    } catch {
+      // A server that is not there cannot be asked; the request that follows says so to whoever waits.
+      signal?.throwIfAborted();
+      return { mode: "structured", tags: "plain-text", text: "the server could not be asked" };
+    }
+  }
+
+  /** A raw request was refused: where the owner left the choice open, history is structured from now on. True when that changed. */
+  refuseRawHistory(detail: string): boolean {
+    if (this.config.history !== "auto" || this.#rawRefused !== undefined) return false;
+    this.#rawRefused = detail;
+    return true;
   }
 
   /** Whether the server works on this slot; `undefined` where it does not say. Throws when it does not answer. */
@@ -130,6 +173,36 @@ export class InferenceServer {
       signal,
       client: this.#client,
     });
+  }
+
+  async #tagTokens(signal?: AbortSignal): Promise<TagTokens> {
+    for (const content of ["<tool_call>", "</tool_call>"]) {
+      const answer = await this.#ask("/tokenize", { content }, signal);
+      if (!isJsonObject(answer) || !Array.isArray(answer.tokens) || answer.tokens.length !== 1) {
+        return "plain-text";
+      }
+    }
+    return "single-tokens";
+  }
+
+  // Undefined where the server has no such path or refuses what it is asked.
+  async #ask(path: string, body: unknown, signal?: AbortSignal): Promise<unknown> {
+    const response = await fetch(this.#url(path), {
+      method: "POST",
+      headers: { "content-type": "application/json", ...this.#authorization() },
+      body: JSON.stringify(body),
+      redirect: "manual",
+      signal,
+      client: this.#client,
+    });
+    const answer = await readJson(response);
+    return response.ok ? answer : undefined;
+  }
+
+  // What was known of a server that went away: another one may come back in its place.
+  #forget(): void {
+    this.#checked = false;
+    this.#history = undefined;
   }
 
   #url(path: string): string {

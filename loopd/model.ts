@@ -7,12 +7,15 @@ import { modelMessageCharactersMax, toolCallsPerMessageMax } from "../core/limit
 import { eventStreamParser } from "../core/wire/event_stream.ts";
 import type { InferenceServer } from "./inference_server.ts";
 import { ModelFailure, plain } from "./model_failure.ts";
+import { RawReply } from "./raw_reply.ts";
 import type { Timings } from "./session/record.ts";
 
 export interface ModelRequest {
   /** The inside of the `messages` array, and the `tools` array where there is one, as JSON text. */
   readonly messagesJson: string;
   readonly toolsJson?: string;
+  /** Raw history: the model's text comes back whole, its calls written under this grammar, and we read them. */
+  readonly rawGrammar?: string;
   readonly slot: number;
   readonly signal: AbortSignal;
   /** Every event of the stream: prompt progress and thinking count as life. */
@@ -22,6 +25,8 @@ export interface ModelRequest {
 }
 
 export interface ModelMessage {
+  /** The text exactly as the model wrote it, thinking and calls included; only with raw history. */
+  readonly raw?: string;
   readonly content: string;
   readonly thinking: string;
   readonly calls: readonly { name: string; arguments: string }[];
@@ -42,11 +47,11 @@ export async function requestMessage(
     const response = await server.post(requestBody(server, request), watchdog.signal);
     watchdog.touch();
     if (!response.ok) throw await httpFailure(response);
-    const message = newMessage();
+    const message = newMessage(request);
     for await (const event of streamEvents(response)) {
       watchdog.touch();
       request.onLife();
-      if (event === "[DONE]") return finish(message, started);
+      if (event === "[DONE]") return finish(message, request, started);
       addChunk(message, event, request, options.clock);
     }
     throw new ModelFailure("cut", "the stream ended without its end mark", false);
@@ -74,6 +79,10 @@ function requestBody(server: InferenceServer, request: ModelRequest): string {
     cache_prompt: true,
     return_progress: true,
     max_tokens: maxTokens,
+    // The tools stay in the prompt, which is the same with every tool_choice; "none" alone streams the text as it was written (facts 2b).
+    ...(request.rawGrammar === undefined
+      ? {}
+      : { tool_choice: "none", reasoning_format: "none", grammar: request.rawGrammar }),
     ...(temperature === undefined ? {} : { temperature }),
   };
   const parts = [
@@ -137,7 +146,9 @@ async function* streamEvents(response: Response): AsyncGenerator<JsonObject | "[
 }
 
 interface PartialMessage {
-  content: string;
+  raw: string;
+  /** Takes thinking and calls out of the text; a structured server leaves some in it (F20). */
+  readonly reply: RawReply;
   thinking: string;
   calls: { name: string; arguments: string }[];
   finish: string | undefined;
@@ -145,9 +156,10 @@ interface PartialMessage {
   firstTokenAt: number | undefined;
 }
 
-function newMessage(): PartialMessage {
+function newMessage({ onContent, onThinking }: ModelRequest): PartialMessage {
   return {
-    content: "",
+    raw: "",
+    reply: new RawReply({ onContent, onThinking }),
     thinking: "",
     calls: [],
     finish: undefined,
@@ -157,14 +169,14 @@ function newMessage(): PartialMessage {
 }
 
 function addChunk(message: PartialMessage, event: JsonObject, request: ModelRequest, clock: Clock): void {
-  if (isJsonObject(event.error)) throw serverFailure(event.error, false);
+  if (isJsonObject(event.error)) throw serverFailure(event.error);
   const choice = Array.isArray(event.choices) ? event.choices[0] : undefined;
   if (isJsonObject(choice)) {
     const delta = isJsonObject(choice.delta) ? choice.delta : {};
     if (typeof delta.content === "string" && delta.content !== "") {
-      message.content += delta.content;
+      message.raw += delta.content;
       message.firstTokenAt ??= clock.monotonic();
-      request.onContent(delta.content);
+      message.reply.push(delta.content);
     }
     if (typeof delta.reasoning_content === "string" && delta.reasoning_content !== "") {
       message.thinking += delta.reasoning_content;
@@ -178,8 +190,7 @@ function addChunk(message: PartialMessage, event: JsonObject, request: ModelRequ
     if (typeof choice.finish_reason === "string") message.finish = choice.finish_reason;
   }
   message.timings = readTimings(event) ?? message.timings;
-  const characters =
-    message.calls.reduce((sum, call) => sum + call.arguments.length, message.content.length) +
+  const characters = message.calls.reduce((sum, call) => sum + call.arguments.length, message.raw.length) +
     message.thinking.length;
   if (characters > modelMessageCharactersMax) {
     throw new ModelFailure(
@@ -236,13 +247,21 @@ function count(value: unknown): number {
   return typeof value === "number" && Number.isInteger(value) && value >= 0 ? value : 0;
 }
 
-function finish(message: PartialMessage, started: number): ModelMessage {
+function finish(message: PartialMessage, request: ModelRequest, started: number): ModelMessage {
   if (message.finish === undefined) {
     throw new ModelFailure("cut", "the stream ended without a finish reason", true);
   }
   // A call that the token limit cut is never run and never stored: its arguments are no JSON, or worse, happen to be (facts 3d).
   if (message.finish === "length") {
     throw new ModelFailure("cut", "the model reached its token limit before it had finished", true);
+  }
+  const reply = message.reply.end();
+  if (reply.calls === undefined) {
+    throw new ModelFailure(
+      "bad-arguments",
+      "a tool call in the model's text holds no name and arguments object",
+      true,
+    );
   }
   for (const call of message.calls) {
     if (call.name === "" || parseJsonObject(call.arguments) === undefined) {
@@ -253,10 +272,20 @@ function finish(message: PartialMessage, started: number): ModelMessage {
       );
     }
   }
+  const calls = [...message.calls, ...reply.calls];
+  if (calls.length > toolCallsPerMessageMax) {
+    throw new ModelFailure(
+      "model-error",
+      `one message holds more than ${toolCallsPerMessageMax} tool calls`,
+      true,
+    );
+  }
   return {
-    content: message.content,
-    thinking: message.thinking,
-    calls: message.calls,
+    // A server that sent parsed calls all the same has no text for them, so the message goes back in their form.
+    ...(request.rawGrammar === undefined || message.calls.length > 0 ? {} : { raw: message.raw }),
+    content: reply.content,
+    thinking: message.thinking + reply.thinking,
+    calls,
     timings: message.timings ?? { cacheN: 0, promptN: 0, predictedN: 0 },
     firstTokenMs: (message.firstTokenAt ?? started) - started,
   };
@@ -269,10 +298,13 @@ function shownName(name: string): string {
 async function httpFailure(response: Response): Promise<ModelFailure> {
   const body = parseJson((await response.text()).slice(0, 10_000))?.value;
   const error = isJsonObject(body) && isJsonObject(body.error) ? body.error : {};
-  return serverFailure({ code: response.status, ...error }, response.status >= 500);
+  return serverFailure({ code: response.status, ...error }, {
+    mayRetry: response.status >= 500,
+    refused: response.status === 400 || response.status === 422 || response.status === 500,
+  });
 }
 
-function serverFailure(error: JsonObject, mayRetry: boolean): ModelFailure {
+function serverFailure(error: JsonObject, { mayRetry = false, refused = false } = {}): ModelFailure {
   const code = typeof error.code === "number" ? ` ${error.code}` : "";
   const text = typeof error.message === "string" ? error.message : "no reason given";
   if (error.type === "exceed_context_size_error" || /context size/i.test(text)) {
@@ -287,5 +319,6 @@ function serverFailure(error: JsonObject, mayRetry: boolean): ModelFailure {
     `the inference server answered${code}: ${plain(text)}`,
     true,
     mayRetry,
+    refused,
   );
 }

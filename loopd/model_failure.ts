@@ -11,6 +11,8 @@ export class ModelFailure extends Error {
     readonly settled: boolean,
     /** The server failed before any token, in a way that another try may not meet. */
     readonly mayRetry = false,
+    /** The server did not accept the request as it was formed. */
+    readonly refused = false,
   ) {
     super(`${reason}: ${detail}`);
   }

@@ -20,6 +20,8 @@ export async function probe(services: Services, signal: AbortSignal): Promise<Fi
     findings.push({ check: "inference server", ok: true, text: `answers at ${server.config.url}` });
     findings.push(slotsFinding(state.totalSlots, config.slots));
     findings.push(await slotViewFinding(services, signal));
+    const history = await server.historyFinding(signal);
+    findings.push({ check: "history", ok: true, text: `${history.mode}: ${history.text}` });
   } else {
     findings.push({
       check: "inference server",

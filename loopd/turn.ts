@@ -90,11 +90,14 @@ async function checkResumable(turn: Turn, services: Services): Promise<void> {
 async function askModel(turn: Turn, services: Services): Promise<void> {
   const { session } = turn;
   await services.compaction.beforeRequest(turn);
+  await settleHistory(turn, services);
   const requested = await withRetries(turn, services, async (lease) => {
+    const { tags } = await server(services).historyFinding(turn.tree.signal);
     const started = services.clock.monotonic();
     const message = await requestMessage(server(services), {
       messagesJson: session.messagesJson,
       toolsJson: session.toolsJson,
+      ...(session.history === "raw" ? { rawGrammar: services.coreTools.rawGrammar[tags] } : {}),
       slot: lease.slot,
       signal: turn.tree.signal,
       onLife: lease.touch,
@@ -107,6 +110,7 @@ async function askModel(turn: Turn, services: Services): Promise<void> {
   await session.append({
     kind: "assistant",
     turn: session.turn,
+    ...(message.raw === undefined ? {} : { raw: message.raw }),
     content: message.content,
     thinking: message.thinking,
     calls: numberCalls(message, session.lastCall),
@@ -117,6 +121,14 @@ async function askModel(turn: Turn, services: Services): Promise<void> {
     firstTokenMs: Math.round(message.firstTokenMs),
     elapsedMs: Math.round(elapsedMs),
   });
+}
+
+// Raw history where the server's template keeps it exact. Within an epoch the form changes only when the server leaves no choice: every
+// change costs the prefix once.
+async function settleHistory({ session, tree }: Turn, services: Services): Promise<void> {
+  const { mode } = await server(services).historyFinding(tree.signal);
+  if (mode === session.history || (mode === "raw" && !session.atEpochStart)) return;
+  await session.append({ kind: "history", mode });
 }
 
 // The law of the prefix: a byte-exact continuation finds everything cached but the last sampled token (facts 2.1). What is missing was
@@ -140,6 +152,12 @@ async function withRetries<T>(
       if (!(error instanceof ModelFailure)) throw error;
       // The context is smaller than [compact] threshold_tokens supposes: one compaction may make room, a second would not.
       if (error.reason === "overflow" && tries === 1 && await services.compaction.now(turn)) continue;
+      if (
+        error.refused && turn.session.history === "raw" && server(services).refuseRawHistory(error.detail)
+      ) {
+        await settleHistory(turn, services);
+        continue;
+      }
       const triesMax = error.reason === "bad-arguments"
         ? badArgumentsTriesMax
         : error.mayRetry

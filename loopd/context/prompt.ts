@@ -3,7 +3,10 @@
 
 import { neutraliseControlTokens } from "../../core/text.ts";
 import type { CallId } from "../../core/ids.ts";
-import type { RecordOf } from "../session/record.ts";
+import type { HistoryMode, RecordOf } from "../session/record.ts";
+
+/** Records that are messages. */
+export type SaidRecord = RecordOf<"user" | "assistant" | "result" | "end">;
 
 /** The messages that an epoch begins with, as JSON texts. */
 export function renderEpochStart(record: RecordOf<"epoch">): string[] {
@@ -26,11 +29,17 @@ export function renderEpochStart(record: RecordOf<"epoch">): string[] {
 }
 
 /** One element of `messages`, as JSON text. */
-export function renderMessage(record: RecordOf<"user" | "assistant" | "result">): string {
+export function renderMessage(record: SaidRecord, history: HistoryMode): string {
   switch (record.kind) {
     case "user":
       return JSON.stringify({ role: "user", content: neutraliseControlTokens(record.text) });
+    case "end":
+      // What stands where a failed or cancelled turn's answer would, so that the next user message does not follow a user message.
+      return JSON.stringify({ role: "assistant", content: `[no answer: ${record.reason ?? record.status}]` });
     case "assistant":
+      if (history === "raw" && record.raw !== undefined) {
+        return JSON.stringify({ role: "assistant", content: record.raw });
+      }
       return JSON.stringify({
         role: "assistant",
         content: record.content,
@@ -47,11 +56,6 @@ export function renderMessage(record: RecordOf<"user" | "assistant" | "result">)
     case "result":
       return JSON.stringify({ role: "tool", tool_call_id: wireCallId(record.call), content: record.text });
   }
-}
-
-/** What stands where a failed or cancelled turn's answer would, so that the next user message does not follow a user message. */
-export function renderEndNote(record: RecordOf<"end">): string {
-  return JSON.stringify({ role: "assistant", content: `[no answer: ${record.reason ?? record.status}]` });
 }
 
 // Our own id, not the server's: it is random there, and a template that prints ids would print another one after a restart. Nine letters

@@ -93,9 +93,10 @@ export class MemoryIndex {
     this.#database.close();
   }
 
+  // A number is bound as a float, by which FTS5 does not find a row: without the cast it is the first match of all, whatever its label.
   #snippet(match: string, row: ItemRow): string {
     const found = this.#database.prepare(
-      `SELECT snippet(items, 0, '', '', ' … ', ${snippetTokens}) AS snippet FROM items WHERE items MATCH ? AND rowid = ?`,
+      `SELECT snippet(items, 0, '', '', ' … ', ${snippetTokens}) AS snippet FROM items WHERE items MATCH ? AND rowid = CAST(? AS INTEGER)`,
     ).get(match, row.rowid) as { snippet: string } | undefined;
     return found?.snippet ?? row.text.slice(0, 300);
   }

@@ -25,6 +25,9 @@ export const timingsSchema = z.strictObject({
 });
 export type Timings = z.infer<typeof timingsSchema>;
 
+/** `raw`: as the model wrote them. `structured`: content, thinking and tool calls apart, for the server to render. */
+export type HistoryMode = RecordOf<"history">["mode"];
+
 export const turnEnds = ["completed", "failed", "cancelled"] as const;
 export type TurnEnd = typeof turnEnds[number];
 
@@ -66,11 +69,15 @@ export const sessionRecordSchema = z.discriminatedUnion("kind", [
     /** The open turn's user text, where its record is among the covered ones. */
     request: z.string().optional(),
   }),
+  /** How model messages go back to the server from here on; structured before the first such record. */
+  z.strictObject({ ...common, kind: z.literal("history"), mode: z.enum(["raw", "structured"]) }),
   z.strictObject({ ...common, kind: z.literal("user"), turn: z.int().min(1), text: z.string() }),
   z.strictObject({
     ...common,
     kind: z.literal("assistant"),
     turn: z.int().min(1),
+    /** The text as the model wrote it, where the session's history is raw; what follows was read from it. */
+    raw: z.string().optional(),
     content: z.string(),
     thinking: z.string(),
     calls: z.array(modelCallSchema),

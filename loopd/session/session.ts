@@ -5,9 +5,9 @@ import type { CallId, SessionId } from "../../core/ids.ts";
 import { joinLabels, type Label, publicTrusted } from "../../core/labels.ts";
 import { assertOurs } from "../../core/errors.ts";
 import type { Usage } from "../../core/protocol/loop.ts";
-import { renderEndNote, renderEpochStart, renderMessage } from "../context/prompt.ts";
+import { renderEpochStart, renderMessage, type SaidRecord } from "../context/prompt.ts";
 import type { SessionLog } from "./log.ts";
-import type { ModelCall, NewRecord, RecordOf, SessionRecord, Timings } from "./record.ts";
+import type { HistoryMode, ModelCall, NewRecord, RecordOf, SessionRecord, Timings } from "./record.ts";
 
 export class Session {
   readonly id: SessionId;
@@ -22,7 +22,10 @@ export class Session {
   toolsJson = "[]";
   messagesJson = "";
   /** The same messages one by one, with the records that they came from: what a compaction keeps is rendered from here. */
-  #messages: { seq: number; json: string }[] = [];
+  #messages: { seq: number; json: string; record?: SaidRecord }[] = [];
+  history: HistoryMode = "structured";
+  /** No model message stands in this epoch yet, so its history may still change its form for free. */
+  atEpochStart = true;
   epoch = 0;
   #epochSummary = "";
   /** Seq of the last record, the last model message and the last user text: where a compaction may cut. */
@@ -128,13 +131,24 @@ export class Session {
       case "epoch": {
         const kept = this.#messages.filter(({ seq }) => seq > (record.coversTo ?? 0));
         this.#messages = [...renderEpochStart(record).map((json) => ({ seq: record.seq, json })), ...kept];
-        this.messagesJson = this.#messages.map(({ json }) => json).join(",");
+        this.#join();
+        this.atEpochStart = true;
         this.toolsJson = record.tools;
         this.epoch = record.epoch;
         this.#epochSummary = record.summary ?? "";
         this.contextTokens = 0;
         return;
       }
+      case "history":
+        this.history = record.mode;
+        this.#messages = this.#messages.map((message) =>
+          message.record === undefined
+            ? message
+            : { ...message, json: renderMessage(message.record, record.mode) }
+        );
+        this.#join();
+        this.contextTokens = 0;
+        return;
       case "user":
         this.turn = record.turn;
         this.turnStartedAt = record.time;
@@ -147,11 +161,12 @@ export class Session {
         this.last = "user";
         this.lastUserText = record.text;
         this.lastUserSeq = record.seq;
-        this.#say(record.seq, renderMessage(record));
+        this.#say(record);
         return;
       case "assistant":
         this.last = "assistant";
         this.lastContent = record.content;
+        this.atEpochStart = false;
         this.unanswered = [...record.calls];
         this.lastCall = record.calls.at(-1)?.call ?? this.lastCall;
         if (record.calls.length > 0) this.turnIterations++;
@@ -160,7 +175,7 @@ export class Session {
         this.lost += record.lostN;
         this.turnUsage = addUsage(this.turnUsage, record.timings);
         this.usage = addUsage(this.usage, record.timings);
-        this.#say(record.seq, renderMessage(record));
+        this.#say(record);
         return;
       case "spawn":
         this.children.push(record);
@@ -174,14 +189,14 @@ export class Session {
         this.last = "result";
         this.label = joinLabels(this.label, record.label);
         this.turnResults.push(record);
-        this.#say(record.seq, renderMessage(record));
+        this.#say(record);
         return;
       }
       case "end":
         this.lastEnd = record;
         // A failed turn leaves the model nothing to read after the last message; templates that insist on alternation would refuse
         // every later request.
-        if (record.status !== "completed") this.#say(record.seq, renderEndNote(record));
+        if (record.status !== "completed") this.#say(record);
         return;
       case "pause":
         this.#paused = true;
@@ -196,9 +211,14 @@ export class Session {
     }
   }
 
-  #say(seq: number, json: string): void {
-    this.#messages.push({ seq, json });
+  #say(record: SaidRecord): void {
+    const json = renderMessage(record, this.history);
+    this.#messages.push({ seq: record.seq, json, record });
     this.messagesJson += "," + json;
+  }
+
+  #join(): void {
+    this.messagesJson = this.#messages.map(({ json }) => json).join(",");
   }
 }
 
