@@ -33,6 +33,7 @@ export interface ConsultRequest {
   trailing: Uint8Array;
   /** False for bytes that are no HTTP request: they stand in `headBytes`. */
   readonly wellFormed: boolean;
+  /** Milliseconds since 1970, with their fraction. */
   readonly arrivedAtMs: number;
   /** The behaviour has done all it does. */
   ended: boolean;
@@ -204,7 +205,7 @@ class Sink {
       complete,
       trailing: new Uint8Array(),
       wellFormed: arrived.wellFormed ?? true,
-      arrivedAtMs: Date.now(),
+      arrivedAtMs: performance.timeOrigin + performance.now(),
       ended: false,
     };
     if (this.#recordDir !== undefined) {
@@ -293,4 +294,11 @@ function behaviourJson(text: string): Behaviour {
   }
 }
 
-if (import.meta.main) await main();
+if (import.meta.main) {
+  try {
+    await main();
+  } catch (fault) {
+    console.error(`the consult endpoint cannot start: ${(fault as Error).message}`);
+    Deno.exit(2);
+  }
+}

@@ -139,7 +139,12 @@ function wholeNumber(text: string): number {
 }
 
 if (import.meta.main) {
-  await main();
+  try {
+    await main();
+  } catch (fault) {
+    console.error(`the practice model cannot start: ${(fault as Error).message}`);
+    Deno.exit(2);
+  }
   // A read of standard input that has not ended would hold the process.
   Deno.exit(0);
 }

@@ -62,18 +62,27 @@ export class HttpResponse {
   }
 
   async flush(): Promise<void> {
-    const bytes = utf8(this.#pending);
-    this.#pending = "";
-    const size = this.#writeBytes ?? bytes.byteLength;
-    for (let at = 0; at < bytes.byteLength; at += size) {
-      const part = bytes.subarray(at, at + size);
-      await this.connection.write(concat([utf8(`${part.byteLength.toString(16)}\r\n`), part, utf8("\r\n")]));
-    }
+    for (const chunk of this.#takeChunks()) await this.connection.write(chunk);
   }
 
   async finishEvents(): Promise<void> {
-    await this.flush();
-    await this.connection.write("0\r\n\r\n");
+    const chunks = this.#takeChunks();
+    const last = chunks.pop() ?? new Uint8Array();
+    for (const chunk of chunks) await this.connection.write(chunk);
+    await this.connection.write(concat([last, utf8("0\r\n\r\n")]));
+  }
+
+  /** What is pending as one chunk, or as several of the size that was asked for: each is one write. */
+  #takeChunks(): Uint8Array<ArrayBuffer>[] {
+    const bytes = utf8(this.#pending);
+    this.#pending = "";
+    const size = this.#writeBytes ?? bytes.byteLength;
+    const chunks: Uint8Array<ArrayBuffer>[] = [];
+    for (let at = 0; at < bytes.byteLength; at += size) {
+      const part = bytes.subarray(at, at + size);
+      chunks.push(concat([utf8(`${part.byteLength.toString(16)}\r\n`), part, utf8("\r\n")]));
+    }
+    return chunks;
   }
 
   async #add(text: string): Promise<void> {

@@ -33,6 +33,7 @@ export interface ModelRequest {
   promptN: number;
   predictedN: number;
   finish?: "stop" | "tool_calls" | "length";
+  /** Milliseconds since 1970, with their fraction; stamped when the whole body is here, before it is read. */
   readonly arrivedAtMs: number;
   endedAtMs?: number;
 }
@@ -59,7 +60,7 @@ export class Requests extends Arrivals<ModelRequest> {
       cacheN: 0,
       promptN: 0,
       predictedN: 0,
-      arrivedAtMs: Date.now(),
+      arrivedAtMs: performance.timeOrigin + performance.now(),
     };
     this.add(request);
     this.#forgetOldBodies();
@@ -85,7 +86,7 @@ export class Requests extends Arrivals<ModelRequest> {
   /** Writes how a request ended. Its status and counts stand in the record already. */
   conclude(request: ModelRequest, state: RequestState): void {
     request.state = state;
-    request.endedAtMs = Date.now();
+    request.endedAtMs = performance.timeOrigin + performance.now();
     this.changed();
   }
 }

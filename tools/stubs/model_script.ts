@@ -197,7 +197,7 @@ type JsonStep = z.infer<typeof stepSchema>;
  * `phrases` is what `"otherwise": "phrases"` falls back to. Throws an error that names the place and the wanted form.
  */
 export function parseScript(json: string, context: { holds: Holds; phrases: Script }): Script {
-  const parsed = scriptSchema.safeParse(JSON.parse(json));
+  const parsed = scriptSchema.safeParse(parseJson(json));
   if (!parsed.success) throw new Error(`the script does not fit: ${z.prettifyError(parsed.error)}`);
   const script = parsed.data;
   const toStep = (step: JsonStep): Step => {
@@ -221,6 +221,14 @@ export function parseScript(json: string, context: { holds: Holds; phrases: Scri
     times,
   }));
   return byPhrase(rules, fallback);
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (fault) {
+    throw new Error(`the script is not JSON: ${(fault as Error).message}`);
+  }
 }
 
 function answer(step: Step, request: ScriptRequest): Reply | Promise<Reply> {

@@ -1,6 +1,6 @@
 // How the practice model is told what to say: in-process, as JSON, over its control routes, as a program.
 
-import { assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
 import { startModelStub } from "../../../tools/stubs/model.ts";
 import { byPhrase, Holds, parseScript, type Script, scripted } from "../../../tools/stubs/model_script.ts";
 import { ask, post, user } from "./support.ts";
@@ -123,6 +123,30 @@ Deno.test("as a program it takes a script, prints a line for each request, and e
     child.kill("SIGTERM");
     assertEquals((await child.status).code, 0);
     assertStringIncludes(await rest, "0001 slot 0 completed 200 cached 0");
+  } finally {
+    await Deno.remove(dir, { recursive: true });
+  }
+});
+
+Deno.test("as a program it says in one line why it cannot start, and exits 2", async () => {
+  const dir = await Deno.makeTempDir();
+  try {
+    await using stub = await startModelStub();
+    await Deno.writeTextFile(`${dir}/script.json`, "[");
+    const table: [args: string[], reason: RegExp][] = [
+      [["--script", `${dir}/script.json`], /the script is not JSON/],
+      [["--script", `${dir}/none.json`], /No such file.*none\.json/],
+      [["--port", String(stub.port)], /address already in use/],
+    ];
+    for (const [args, reason] of table) {
+      const { code, stderr } = await new Deno.Command(Deno.execPath(), {
+        args: ["run", "-q", "-A", "tools/stubs/model.ts", ...args],
+        stdout: "null",
+      }).output();
+      const text = new TextDecoder().decode(stderr);
+      assertEquals([code, text.trim().split("\n").length], [2, 1], text);
+      assertMatch(text, reason);
+    }
   } finally {
     await Deno.remove(dir, { recursive: true });
   }
