@@ -203,11 +203,8 @@ async function retire(context: Context, given: Given): Promise<void> {
   const session = given.session();
   const archive = { method: "POST", path: `/v1/sessions/${session}/retire`, body: {} } as const;
   await ask(context, "loopd", archive, doneSchema).catch((error) => {
-    if (!(error instanceof Refusal)) throw error;
     // An earlier try may have archived it already.
-    if (error.code === "unknown-session") return;
-    if (error.code !== "unknown-path") throw error;
-    context.warn(`loopd keeps the text of ${session}, whose label its next turn states again`);
+    if (!(error instanceof Refusal && error.code === "unknown-session")) throw error;
   });
   const answer = await ask(
     context,

@@ -56,18 +56,32 @@ function printStatus(context: Context, status: StatusAnswer): void {
       ) || "-",
     ]),
   ));
-  if (status.held.length === 0) return;
-  context.print("");
-  context.print(table(
-    ["held", "status", "label", "slot", "cached"],
-    status.held.map((row) => [
-      row.session,
-      row.status,
-      describeLabel(row.label),
-      `${row.slot}`,
-      row.cachedShare === null ? "-" : `${Math.round(row.cachedShare * 100)} %`,
-    ]),
-  ));
+  if (status.held.length > 0) {
+    context.print("");
+    context.print(table(
+      ["held", "status", "label", "slot", "cached"],
+      status.held.map((row) => [
+        row.session,
+        row.status,
+        describeLabel(row.label),
+        `${row.slot}`,
+        row.cachedShare === null ? "-" : `${Math.round(row.cachedShare * 100)} %`,
+      ]),
+    ));
+  }
+  if (status.schedule.length > 0) {
+    context.print("");
+    context.print(table(
+      ["schedule", "session", "next", "last start", "last skip"],
+      status.schedule.map(({ name, session, next, lastStart, lastSkip }) => [
+        name,
+        session,
+        next ?? "-",
+        lastStart ?? "-",
+        lastSkip === null ? "-" : `${lastSkip.time} ${lastSkip.reason}`,
+      ]),
+    ));
+  }
 }
 
 interface Finding {

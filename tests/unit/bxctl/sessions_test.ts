@@ -303,7 +303,6 @@ Deno.test("B11 cancel, forget and retire ask for what they say", () =>
 for (
   const [code, exit, warning] of [
     ["unknown-session", 0, ""],
-    ["unknown-path", 0, "loopd keeps the text of heartbeat"],
     ["busy", 1, "loopd refused: no (busy)"],
   ] as const
 ) {

@@ -17,10 +17,17 @@ const status = {
     },
   ],
   held: [sessionRow("chat-1", { status: "waiting", cachedShare: 0.5 })],
+  schedule: [{
+    name: "morning",
+    session: "job-morning",
+    next: "2026-12-02T06:00:00.000Z",
+    lastStart: null,
+    lastSkip: { time: "2026-12-01T06:00:00.000Z", reason: "busy" },
+  }],
   sessions: 4,
 };
 
-Deno.test("B11 status shows slots, holder, queue, inference and broker", () =>
+Deno.test("B11 status shows slots, holder, queue, schedule, inference and broker", () =>
   withRoles(async ({ home, loopd }) => {
     loopd.get("/v1/status", (c) => c.json(status));
     const { code, stdout } = await bx(["status", "--home", home]);
@@ -36,6 +43,9 @@ Deno.test("B11 status shows slots, holder, queue, inference and broker", () =>
       "",
       "held    status   label    slot  cached",
       "chat-1  waiting  private  0     50 %",
+      "",
+      "schedule  session      next                      last start  last skip",
+      "morning   job-morning  2026-12-02T06:00:00.000Z  -           2026-12-01T06:00:00.000Z busy",
       "",
     ]);
     assertEquals(JSON.parse((await bx(["status", "--json", "--home", home])).stdout), status);
