@@ -152,6 +152,9 @@ export class AuditLog {
     if (dropped.length === 0) return dropped;
     this.append({ kind: "prune", before, segments: dropped });
     await this.commit();
+    // The head must not be left naming a record that is dropped.
+    await this.#writingHead;
+    await this.#writeHead();
     for (const segment of old) await Deno.remove(segment.path);
     await syncDirectory(this.#dir);
     return dropped;
