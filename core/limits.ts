@@ -25,8 +25,8 @@ export const auditLineBytesMax = 4 * 1_048_576;
 /** Calls that may wait on brokerd at once, over all connections. */
 export const pendingCallsMax = 256;
 
-/** One line of a session log. */
-export const sessionLineBytesMax = 4 * 1_048_576;
+/** One line of a session log: a model message of `modelMessageCharactersMax` may stand there twice, each character up to six bytes. */
+export const sessionLineBytesMax = 16 * 1_048_576;
 /** One owner's message. */
 export const userTextBytesMax = 262_144;
 

@@ -3,6 +3,7 @@
 
 import { DatabaseSync } from "node:sqlite";
 import { isSessionId, type SessionId } from "../../core/ids.ts";
+import { sessionLineBytesMax } from "../../core/limits.ts";
 import { joinLabels, type Label, publicTrusted, sensitivityClasses } from "../../core/labels.ts";
 import type { SessionRecord } from "../session/record.ts";
 import { sessionRecordSchema } from "../session/record.ts";
@@ -31,7 +32,7 @@ export const recallHitsMax = 8;
 const queryTermsMax = 16;
 const snippetTokens = 40;
 /** Bytes of a source read at once while catching up. */
-const readBytesMax = 4 * 1_048_576;
+const readBytes = 1_048_576;
 const schemaVersion = 1;
 
 interface SourceRow {
@@ -267,7 +268,13 @@ async function tailBefore(file: Deno.FsFile, position: number): Promise<string> 
 }
 
 async function readLines(file: Deno.FsFile, position: number): Promise<{ lines: string[]; bytes: number }> {
-  const bytes = await readAt(file, position, readBytesMax);
+  let bytesMax = readBytes;
+  let bytes = await readAt(file, position, bytesMax);
+  // A line longer than one read is read whole, or its source would never be read beyond it.
+  while (bytes.length === bytesMax && bytesMax <= sessionLineBytesMax && !bytes.includes(0x0a)) {
+    bytesMax *= 2;
+    bytes = await readAt(file, position, bytesMax);
+  }
   const end = bytes.lastIndexOf(0x0a) + 1;
   return { lines: new TextDecoder().decode(bytes.subarray(0, end)).split("\n").slice(0, -1), bytes: end };
 }
