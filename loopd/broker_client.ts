@@ -16,6 +16,7 @@ import {
   callStateSchema,
 } from "../core/protocol/broker.ts";
 import { STATUS_CODE } from "@std/http";
+import { protocolVersion } from "../core/protocol/common.ts";
 import { PeerUnreachable, requestJson } from "../core/wire/client.ts";
 import { interrupted, toolError } from "./toolset/results.ts";
 import type { CallContext, ToolResult } from "./turn_types.ts";
@@ -55,11 +56,9 @@ export class BrokerClient {
     });
     const parsed = brokerHelloSchema.safeParse(body);
     if (!parsed.success) {
-      throw new UsageError([{
-        file: this.#options.socketPath,
-        text:
-          `the role that answers here (HTTP ${httpStatus}) is no brokerd that this loopd speaks to; wanted protocol 1`,
-      }]);
+      const text =
+        `what answers (HTTP ${httpStatus}) is no brokerd that this loopd speaks to; wanted protocol ${protocolVersion}`;
+      throw new PeerUnreachable(this.#options.socketPath, text, false);
     }
     const { consultTimeoutMs } = parsed.data;
     if (this.#options.timeoutMs < consultTimeoutMs) {

@@ -17,6 +17,7 @@ export const brokeredToolSchema = z.strictObject({
 export type BrokeredTool = z.infer<typeof brokeredToolSchema>;
 
 export const brokerHelloSchema = z.strictObject({
+  status: z.literal("ok").optional(),
   protocol: z.literal(protocolVersion),
   role: z.literal("brokerd"),
   /** `[consult] timeout_ms`: the longest a call of loopd's may have to wait (C9). */
