@@ -70,7 +70,26 @@ Deno.test("T1 P3 what a child costs its parent's prompt cache is one token: cach
 Deno.test("T1 P3 a call that the template writes anew loses at most that call's own tokens from the prefix", async () => {
   // The model's own spacing is not the template's: the server writes the call anew, and what stood behind it is computed again (facts 2b).
   const raw = '{"name":"subagent",   "arguments":{ "task":"count to three" } }';
+  const { first, second } = await spawnWithRawCall(raw, 'history = "structured"');
+  const lost = lawfulCacheN(first) - second.cacheN;
+  assert(lost > 0, "the case would otherwise show nothing");
+  assert(lost <= first.predictedN, `${lost} tokens were lost, of a call of ${first.predictedN}`);
+  // The text goes back as the model wrote it: what is lost is the template's doing.
+  assertStringIncludes(new TextDecoder().decode(second.bytes), JSON.stringify(raw));
+});
+
+Deno.test("T1 P3 where the model's own text goes back as it was written, the same call loses nothing", async () => {
+  const raw = '{"name":"subagent",   "arguments":{ "task":"count to three" } }';
+  const { first, second } = await spawnWithRawCall(raw, 'history = "raw"');
+  assertEquals(second.cacheN, lawfulCacheN(first));
+});
+
+/** One child, spawned by a call whose text is `raw`; returns its parent's requests. */
+async function spawnWithRawCall(raw: string, toml: string) {
   await using rig = await startLoopdRig({
+    toml,
+    // A template that insists on pairs of calls and results is one that raw history is not used with.
+    model: { strictPairing: toml.includes("structured") },
     script: ({ slot, messages }) => {
       if (slot === 2) return says("the child's answer");
       return messages.at(-1)?.role === "tool"
@@ -80,10 +99,7 @@ Deno.test("T1 P3 a call that the template writes anew loses at most that call's 
   });
   const outcome = await rig.send(await rig.newSession(), "have it counted");
   assertEquals(outcome.status, "completed");
+  assertEquals(outcome.calls, [{ call: 1, tool: "subagent", status: "ok" }]);
   const [first, , second] = rig.model.requests;
-  const lost = lawfulCacheN(first) - second.cacheN;
-  assert(lost > 0, "the case would otherwise show nothing");
-  assert(lost <= first.predictedN, `${lost} tokens were lost, of a call of ${first.predictedN}`);
-  // The text goes back as the model wrote it: what is lost is the template's doing.
-  assertStringIncludes(new TextDecoder().decode(second.bytes), JSON.stringify(raw));
-});
+  return { first, second };
+}
