@@ -214,7 +214,7 @@ function printVerdict(context: Context, answer: CheckAnswer): void {
   context.print(`label     ${describeLabel(answer.label)}`);
   if (answer.grant !== undefined) context.print(`grant     ${answer.grant} of grants.toml`);
   if (answer.lacks !== undefined) context.print(`lacks     ${visibleLine(answer.lacks, 600)}`);
-  context.print(visibleLine(answer.text, 600));
+  if (answer.text !== `lacks ${answer.lacks}`) context.print(visibleLine(answer.text, 600));
   if (answer.bodySha256 !== undefined) context.print(`sha256    ${answer.bodySha256}`);
   if (answer.body !== undefined) printBody(context, answer.body);
 }

@@ -22,7 +22,7 @@ export function recordLines(record: LogRecord, paint: Painter): string[] {
     if (keys.some((key) => record[key] === undefined)) continue;
     const text = show(record);
     if (text === undefined) continue;
-    parts.push(text);
+    if (text !== "") parts.push(text);
     keys.forEach((key) => shown.add(key));
   }
   const paragraphs: string[] = [];
@@ -43,7 +43,7 @@ export function recordLines(record: LogRecord, paint: Painter): string[] {
   ];
 }
 
-/** What the head line says of keys that it knows, in this order; `undefined` leaves them to be shown as they are. */
+/** What the head line says of keys that it knows, in this order: `undefined` leaves them to be shown as they are, "" says nothing. */
 const summaries: readonly { keys: readonly string[]; show(record: LogRecord): string | undefined }[] = [
   { keys: ["turn"], show: ({ turn }) => `turn ${word(turn)}` },
   { keys: ["call"], show: ({ call }) => `[${word(call)}]` },
@@ -55,16 +55,25 @@ const summaries: readonly { keys: readonly string[]; show(record: LogRecord): st
   { keys: ["label"], show: ({ label }) => describe(label) },
   { keys: ["slot"], show: ({ slot }) => `slot ${word(slot)}` },
   { keys: ["timings"], show: ({ timings }) => describeTimings(timings) },
-  {
-    keys: ["elapsedMs"],
-    show: ({ elapsedMs }) => typeof elapsedMs === "number" ? duration(elapsedMs) : undefined,
-  },
+  // Tokens of the earlier prompt that the server computed again: 0 is how it should be.
+  { keys: ["lostN"], show: ({ lostN }) => lostN === 0 ? "" : `lost ${word(lostN)}` },
+  timeSpent("queuedMs", (time) => `queued ${time}`),
+  timeSpent("firstTokenMs", (time) => `first token ${time}`),
+  timeSpent("elapsedMs", (time) => `in all ${time}`),
   ...lengthKeys.map((key) => ({
     keys: [key],
     show: ({ [key]: text }: LogRecord) =>
       typeof text === "string" ? `${key} ${count(text.length, "character")}` : undefined,
   })),
 ];
+
+function timeSpent(key: string, show: (time: string) => string) {
+  return {
+    keys: [key],
+    show: ({ [key]: elapsedMs }: LogRecord) =>
+      typeof elapsedMs === "number" ? elapsedMs < 1 ? "" : show(duration(elapsedMs)) : undefined,
+  };
+}
 
 function describe(value: unknown): string | undefined {
   const label = labelSchema.safeParse(value);

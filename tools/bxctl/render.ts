@@ -82,8 +82,9 @@ export function count(amount: number, noun: string): string {
   return `${amount} ${noun}${amount === 1 ? "" : "s"}`;
 }
 
-/** `0.4 s`, `12 s`, `3 min`. */
+/** `40 ms`, `2.4 s`, `12 s`, `3 min`. */
 export function duration(elapsedMs: number): string {
+  if (elapsedMs < 1_000) return `${Math.round(elapsedMs)} ms`;
   if (elapsedMs < 10_000) return `${(elapsedMs / 1000).toFixed(1)} s`;
   return elapsedMs < 120_000 ? `${Math.round(elapsedMs / 1000)} s` : `${Math.round(elapsedMs / 60_000)} min`;
 }

@@ -92,12 +92,13 @@ interface Finding {
 }
 
 async function doctor(context: Context): Promise<number> {
-  const findings = [...await examineLoopd(context), ...await examineBrokerd(context)];
-  const running = findings.filter(({ check }) => check === "loopd" || check === "brokerd").every(({ ok }) =>
-    ok
-  );
+  const loopd = await examineLoopd(context);
+  const brokerd = await examineBrokerd(context);
+  const findings = [...loopd, ...brokerd];
+  // The first finding of each says whether it runs at all.
+  const running = loopd[0].ok && brokerd[0].ok;
   if (context.json) context.print(safeJson({ ok: findings.every(({ ok }) => ok), findings }));
-  else for (const finding of findings) printFinding(context, finding);
+  else printFindings(context, findings);
   if (!running) return exitCodes.notRunning;
   return findings.every(({ ok }) => ok) ? exitCodes.done : exitCodes.failed;
 }
@@ -152,8 +153,13 @@ async function attempt<T extends object>(check: string, work: () => Promise<T>):
   }
 }
 
-function printFinding(context: Context, { check, ok, text, advice }: Finding): void {
-  const mark = ok ? context.paint("green", "ok  ") : context.paint("red", "FAIL");
-  context.print(`${mark}  ${visibleLine(check, 64).padEnd(10)}  ${visible(text).replaceAll("\n", " ")}`);
-  if (advice !== undefined) context.print(`      ${context.paint("dim", `-> ${visibleLine(advice, 600)}`)}`);
+function printFindings(context: Context, findings: readonly Finding[]): void {
+  const width = Math.max(...findings.map(({ check }) => check.length));
+  for (const { check, ok, text, advice } of findings) {
+    const mark = ok ? context.paint("green", "ok  ") : context.paint("red", "FAIL");
+    context.print(`${mark}  ${visibleLine(check, 64).padEnd(width)}  ${visible(text).replaceAll("\n", " ")}`);
+    if (advice !== undefined) {
+      context.print(`      ${context.paint("dim", `-> ${visibleLine(advice, 600)}`)}`);
+    }
+  }
 }

@@ -69,19 +69,31 @@ Deno.test("B11 doctor prints one line for each check, its advice below, and exit
     const sound = await bx(["doctor", "--home", home]);
     assertEquals([sound.code, sound.stderr], [0, ""]);
     assertEquals(sound.stdout.split("\n"), [
-      "ok    loopd       runs",
-      "ok    slots       3 slots",
-      "ok    brokerd     runs",
-      `ok    audit log   9 records, head 9:${hash}`,
+      "ok    loopd      runs",
+      "ok    slots      3 slots",
+      "ok    brokerd    runs",
+      `ok    audit log  9 records, head 9:${hash}`,
       "      -> write the head down elsewhere, for audit verify --head",
       "",
     ]);
     findings.push({ check: "cache", ok: false, text: "unified\x1b", advice: "start it with -np 3" } as never);
     const faulty = await bx(["doctor", "--home", home]);
     assertEquals(faulty.code, 1);
-    assertStringIncludes(faulty.stdout, "FAIL  cache       unified⟨U+001B⟩\n      -> start it with -np 3\n");
+    assertStringIncludes(faulty.stdout, "FAIL  cache      unified⟨U+001B⟩\n      -> start it with -np 3\n");
     const json = JSON.parse((await bx(["doctor", "--json", "--home", home])).stdout);
     assertEquals([json.ok, json.findings.length], [false, 5]);
+  }));
+
+Deno.test("B11 doctor exits 1, not 3, when both roles run and loopd finds its broker unfit", () =>
+  withRoles(async ({ home, loopd, brokerd }) => {
+    loopd.get("/v1/hello", (c) => c.json({ protocol: 1, role: "loopd" }));
+    loopd.post(
+      "/v1/probe",
+      (c) => c.json({ findings: [{ check: "brokerd", ok: false, text: "timeouts do not fit" }] }),
+    );
+    brokerd.get("/v1/hello", (c) => c.json({ protocol: 1, role: "brokerd" }));
+    brokerd.get("/v1/audit/head", (c) => c.json({ seq: 9, hash }));
+    assertEquals((await bx(["doctor", "--home", home])).code, 1);
   }));
 
 Deno.test("B11 doctor exits 1 when brokerd denies every call", () =>
