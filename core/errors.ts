@@ -55,6 +55,21 @@ export class BugError extends Error {
   }
 }
 
+/** The disk did not take what had to be durable. Whatever rested on it did not happen. */
+export class StorageError extends Error {
+  override readonly name = "StorageError";
+  constructor(path: string, options: { cause: unknown }) {
+    super(`could not write ${path}: ${describeError(options.cause)}`, options);
+  }
+}
+
+/** An error of the operating system or of SQLite, as against one of ours: no space, no permission, an I/O fault. */
+export function isStorageError(error: unknown): boolean {
+  if (error instanceof StorageError) return true;
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  return typeof code === "string" && (/^E[A-Z]+$/.test(code) || code.startsWith("ERR_SQLITE"));
+}
+
 export function assertOurs(condition: boolean, assumption: string): asserts condition {
   if (!condition) throw new BugError(assumption);
 }

@@ -25,8 +25,8 @@ export interface InferenceServerOptions {
   readonly slots: readonly number[];
 }
 
-/** First look at a cancelled slot: a stream's end is noticed within 20 ms, anything else needs the slow poll (facts 3c). */
-const drainFirstLookMs = 100;
+/** Before a first look at a slot: a cancelled stream is noticed within 20 ms, anything else needs the slow poll (facts 3c). */
+const drainFirstLookMs = 25;
 const loadingPollMs = 500;
 
 export class InferenceServer {
@@ -34,6 +34,9 @@ export class InferenceServer {
   #options: InferenceServerOptions;
   #checked = false;
   #history: HistoryFinding | undefined;
+  #nextPoll: Promise<unknown> | undefined;
+  #lastPollMs: number | undefined;
+  #closed = new AbortController();
   /** Set once the server refused a raw request: it is not tried again while this process lives. */
   #rawRefused: string | undefined;
   // No connection is used twice: a kept-alive one that the server resets makes fetch send the request again (facts/deno.md).
@@ -135,34 +138,49 @@ export class InferenceServer {
   }
 
   /** Whether the server works on this slot; `undefined` where it does not say. Throws when it does not answer. */
-  async isProcessing(slot: number, signal?: AbortSignal): Promise<boolean | undefined> {
-    const response = await this.#get("/slots", signal);
-    const slots = await readJson(response);
+  async isProcessing(slot: number): Promise<boolean | undefined> {
+    const slots = await this.#pollSlots();
     const entry = Array.isArray(slots)
       ? slots.find((one) => isJsonObject(one) && one.id === slot)
       : undefined;
     return isJsonObject(entry) && typeof entry.is_processing === "boolean" ? entry.is_processing : undefined;
   }
 
-  /** Resolves when the slot is idle, or the server gone and its slots with it; polls slowly, since polling delays what it waits for. */
+  /** Resolves when the slot is idle, or the server gone and its slots with it. Rejects with the signal's reason. */
   async drained(slot: number, signal: AbortSignal): Promise<void> {
-    await delay(this.#options.clock, drainFirstLookMs, signal);
     for (;;) {
       let processing: boolean | undefined;
       try {
-        processing = await this.isProcessing(slot, signal);
+        processing = await this.isProcessing(slot);
       } catch {
         signal.throwIfAborted();
         return;
       }
-      if (processing === false) return;
-      await delay(this.#options.clock, drainPollMs, signal);
+      signal.throwIfAborted();
       // A server without /slots cannot show it: one poll's time is what a disconnect takes to be noticed.
-      if (processing === undefined) return;
+      if (processing === undefined) await delay(this.#options.clock, drainPollMs, signal);
+      if (processing !== true) return;
     }
   }
 
+  // One poll for whoever asks meanwhile, none sooner than `drainPollMs` after the last: each answer makes the server look for gone clients
+  // later (facts 2.4), so asking faster would delay what is waited for.
+  #pollSlots(): Promise<unknown> {
+    return this.#nextPoll ??= (async () => {
+      const { clock } = this.#options;
+      const waitMs = this.#lastPollMs === undefined ? 0 : this.#lastPollMs + drainPollMs - clock.monotonic();
+      try {
+        await delay(clock, Math.max(drainFirstLookMs, waitMs), this.#closed.signal);
+      } finally {
+        this.#nextPoll = undefined;
+        this.#lastPollMs = clock.monotonic();
+      }
+      return await readJson(await this.#get("/slots", this.#closed.signal));
+    })();
+  }
+
   close(): void {
+    this.#closed.abort(new Error("loopd is stopping"));
     this.#client.close();
   }
 

@@ -2,6 +2,7 @@
 // It decides nothing about turns and never repeats a request; a message it returns is complete and its tool calls are well formed.
 
 import type { Clock } from "../core/clock.ts";
+import { BugError } from "../core/errors.ts";
 import { isJsonObject, type JsonObject, parseJson, parseJsonObject } from "../core/json.ts";
 import { modelMessageCharactersMax, toolCallsPerMessageMax } from "../core/limits.ts";
 import { eventStreamParser } from "../core/wire/event_stream.ts";
@@ -43,8 +44,10 @@ export async function requestMessage(
 ): Promise<ModelMessage> {
   const started = options.clock.monotonic();
   const watchdog = watchLiveness(options.clock, options.livenessMs, request.signal);
+  let streaming = false;
   try {
     const response = await server.post(requestBody(server, request), watchdog.signal);
+    streaming = true;
     watchdog.touch();
     if (!response.ok) throw await httpFailure(response);
     const message = newMessage(request);
@@ -60,8 +63,10 @@ export async function requestMessage(
     if (watchdog.silent) {
       throw new ModelFailure("silent", `no sign of life from the server for ${options.livenessMs} ms`, false);
     }
-    if (error instanceof ModelFailure) throw error;
-    throw server.failure(error);
+    if (error instanceof ModelFailure || error instanceof BugError) throw error;
+    if (error instanceof RangeError) throw new ModelFailure("model-error", error.message, false);
+    const failure = server.failure(error);
+    throw streaming ? new ModelFailure("cut", `the stream broke off; ${failure.detail}`, false) : failure;
   } finally {
     watchdog.stop();
   }

@@ -19,7 +19,7 @@ export async function probe(services: Services, signal: AbortSignal): Promise<Fi
   } else if (state.kind === "ready") {
     findings.push({ check: "inference server", ok: true, text: `answers at ${server.config.url}` });
     findings.push(slotsFinding(state.totalSlots, config.slots));
-    findings.push(await slotViewFinding(services, signal));
+    findings.push(await slotViewFinding(services));
     const history = await server.historyFinding(signal);
     findings.push({ check: "history", ok: true, text: `${history.mode}: ${history.text}` });
   } else {
@@ -53,8 +53,8 @@ function slotsFinding(totalSlots: number | undefined, slots: { main: number; bac
     : { check: "slots", ok: true, text: `${totalSlots} slots; ${used}` };
 }
 
-async function slotViewFinding({ server, config }: Services, signal: AbortSignal): Promise<Finding> {
-  const processing = await server?.isProcessing(config.slots.background, signal).catch(() => undefined);
+async function slotViewFinding({ server, config }: Services): Promise<Finding> {
+  const processing = await server?.isProcessing(config.slots.background).catch(() => undefined);
   return processing === undefined
     ? {
       check: "slot state",

@@ -2,13 +2,13 @@
 
 import type { SessionId } from "../core/ids.ts";
 import { sessionKind } from "../core/ids.ts";
-import { ProtocolError } from "../core/errors.ts";
+import { describeError, isStorageError, ProtocolError } from "../core/errors.ts";
 import type { TurnEvent, TurnOutcome } from "../core/protocol/loop.ts";
 import { STATUS_CODE } from "@std/http";
 import type { Services } from "./services.ts";
 import type { Session } from "./session/session.ts";
 import type { Priority } from "./slots.ts";
-import { beginTurn, resumeTurn } from "./turn.ts";
+import { beginTurn, resumeTurn, turnOutcome } from "./turn.ts";
 import { Cancelled, RoleStopping, type Turn } from "./turn_types.ts";
 
 interface RootTurn {
@@ -83,9 +83,34 @@ export class RootTurns {
       waitsFor: undefined,
       emit,
     };
-    const outcome = this.#services.holds.during(turn, () => run(turn));
-    const done = outcome.catch(() => {}).finally(() => this.#running.delete(session.id));
+    const outcome = this.#services.holds.during(turn, () => run(turn)).catch((error) =>
+      this.#broken(turn, error)
+    );
+    const done = outcome.catch(() => {}).finally(() => {
+      this.#running.delete(session.id);
+      return this.#services.store.trim((id) => this.#services.holds.has(id));
+    });
     this.#running.set(session.id, { turn, abort, done });
+    return outcome;
+  }
+
+  // No end could be recorded, so none is: the log shows an open turn, which the next start or the next message ends. A fault of ours is not
+  // survived: the process must not go on in a state that it does not understand.
+  #broken(turn: Turn, error: unknown): TurnOutcome {
+    if (error instanceof RoleStopping) throw error;
+    if (!isStorageError(error)) {
+      this.#services.fatal(error);
+      throw error;
+    }
+    const reason = describeError(error);
+    this.#services.report({ event: "turn-broken", session: turn.session.id, text: reason });
+    const outcome = {
+      ...turnOutcome(turn),
+      status: "failed",
+      content: "",
+      reason: `storage: ${reason}`,
+    } as const;
+    turn.emit({ event: "done", data: outcome });
     return outcome;
   }
 

@@ -73,6 +73,8 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
     livenessMs: config.inference?.livenessMs ?? 120_000,
     drained: (slot, signal) => server?.drained(slot, signal) ?? Promise.resolve(),
   });
+  // A loopd before us may have left requests running: no slot is used before the server shows it idle.
+  for (const slot of [main, background]) gate.drain(slot);
   const memory = new MemoryFiles(paths, clock, config.session.class);
   const index = new MemoryIndex(paths.index, paths.sessions, memory);
   const broker = new BrokerClient({
@@ -112,6 +114,7 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
     coreTools: tools,
     holds: new Holds(),
     report: onEvent,
+    fatal: onFatal,
     get compaction() {
       return compactor;
     },
@@ -169,16 +172,10 @@ async function meetBroker(broker: BrokerClient, clock: Clock, signal: AbortSigna
   }
 }
 
-// A server with too few slots is refused at start (F22); one that is not there yet is looked at again before the first request. Slots that
-// still work on requests of a loopd before us are drained first.
-async function lookAtServer({ server, gate, config }: Services, signal: AbortSignal): Promise<void> {
-  if (server === undefined) return;
-  const state = await server.look(signal);
-  if (state.kind === "too-few-slots") {
+// A server with too few slots is refused at start (F22); one that is not there yet is looked at again before the first request.
+async function lookAtServer({ server }: Services, signal: AbortSignal): Promise<void> {
+  const state = await server?.look(signal);
+  if (state?.kind === "too-few-slots") {
     throw new UsageError([{ text: state.text, runbook: "inference-slots" }]);
-  }
-  if (state.kind !== "ready") return;
-  for (const slot of [config.slots.main, config.slots.background]) {
-    if (await server.isProcessing(slot, signal).catch(() => undefined) === true) gate.drain(slot);
   }
 }

@@ -36,6 +36,8 @@ export interface Services {
   readonly coreTools: CoreTools;
   readonly holds: Holds;
   readonly compaction: Compaction;
+  /** A fault of our own: the process ends, and the launcher starts it again. */
+  readonly fatal: (error: unknown) => void;
   /** Tells the owner, one line each, what no turn reports: skipped work, lost prefixes, failed compactions. */
   readonly report: (event: Readonly<Record<string, unknown>>) => void;
 }

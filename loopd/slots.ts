@@ -121,7 +121,7 @@ export class SlotGate {
     });
   }
 
-  /** Marks a slot that the server may still be busy on (after a restart); waiters follow when it is idle. */
+  /** Marks a slot that the server may still be busy on, at start; waiters follow when it is idle. */
   drain(slotNumber: number): void {
     const slot = this.#slot(slotNumber);
     assertOurs(

@@ -3,6 +3,7 @@
 // It ends in exactly one `end` record; only a stopping role leaves a turn open.
 
 import { delay } from "../core/clock.ts";
+import { describeError, isStorageError, StorageError } from "../core/errors.ts";
 import { parseJsonObject } from "../core/json.ts";
 import { badArgumentsTriesMax, serverErrorTriesMax } from "../core/limits.ts";
 import type { TurnOutcome } from "../core/protocol/loop.ts";
@@ -25,6 +26,14 @@ const serverErrorPauseMs = 250;
 /** Begins a turn with the user's text and runs it to its end. */
 export async function beginTurn(text: string, turn: Turn, services: Services): Promise<TurnOutcome> {
   const { session } = turn;
+  // A turn that its log could not end is ended now: two user messages with open calls between them would be no history.
+  if (session.turnOpen) {
+    await endEarly(
+      turn,
+      new TurnFailure("interrupted", "another message came before it was resumed"),
+      services,
+    );
+  }
   await session.append({ kind: "user", turn: session.turn + 1, text });
   return await runTurn(turn, services);
 }
@@ -232,7 +241,15 @@ async function runCall(
     return toolError("invalid-arguments", `${call.name}: ${describeIssues(parsed.error, tool.definition)}`);
   }
   const context = { turn, call: call.call };
-  return mayHaveActed ? await resumeOrRun(tool, parsed.data, context) : await tool.run(parsed.data, context);
+  try {
+    return mayHaveActed
+      ? await resumeOrRun(tool, parsed.data, context)
+      : await tool.run(parsed.data, context);
+  } catch (error) {
+    // A disk that is full or gone fails the call, not the conversation. A session's own log is another matter: nothing goes on without it.
+    if (error instanceof StorageError || !isStorageError(error)) throw error;
+    return toolError("storage", describeError(error));
+  }
 }
 
 // Capped and neutralised, whatever tool it came from (B12); the label joins the session in the same record.
@@ -290,7 +307,8 @@ function announce(turn: Turn): TurnOutcome {
   return outcome;
 }
 
-function turnOutcome({ session }: Turn): TurnOutcome {
+/** The object of `send --json`, from the session as it stands. */
+export function turnOutcome({ session }: Turn): TurnOutcome {
   const end = session.lastEnd;
   const completed = end?.status === "completed";
   return {

@@ -14,7 +14,10 @@ export interface MemoryEntry {
 
 export const entryCharactersMax = 2_000;
 
-const entryPattern = /^- \[(public|private|secret)(, untrusted)?, ([a-z0-9-]+), \d{4}-\d\d-\d\d\] (.+)$/;
+// Bullets, indents, line ends and a byte order mark are what editors change when the owner saves the file: an entry must not lose its label,
+// and so become the owner's own, to that.
+const entryPattern =
+  /^\s*(?:[-*+]\s*)?\[(public|private|secret)(, untrusted)?, ([a-z0-9-]+), \d{4}-\d\d-\d\d\] (.+)$/;
 const ownersLabel: Label = { class: "private", untrusted: false };
 
 /** The entry's line without its newline. */
@@ -35,7 +38,7 @@ export function entryText(text: string): string {
 
 /** Blank lines and Markdown headings hold no entry. */
 export function decodeEntry(line: string): MemoryEntry | undefined {
-  const match = entryPattern.exec(line);
+  const match = entryPattern.exec(line.trimEnd());
   if (match !== null && isSessionId(match[3])) {
     const label = { class: match[1] as SensitivityClass, untrusted: match[2] !== undefined };
     return { text: match[4], label, session: match[3] };

@@ -6,7 +6,7 @@ import { type Clock, timestamp } from "../../core/clock.ts";
 import type { SessionId } from "../../core/ids.ts";
 import { parseJson } from "../../core/json.ts";
 import { sessionLineBytesMax } from "../../core/limits.ts";
-import { assertOurs, UsageError } from "../../core/errors.ts";
+import { StorageError, UsageError } from "../../core/errors.ts";
 import { type NewRecord, sessionLogVersion, type SessionRecord, sessionRecordSchema } from "./record.ts";
 
 const encoder = new TextEncoder();
@@ -14,7 +14,9 @@ const decoder = new TextDecoder();
 
 export interface SessionLog {
   readonly path: string;
-  /** Numbers, dates and writes the records in one write and one fsync, in call order. */
+  /** A write failed: only reading the file again tells what it holds. */
+  readonly broken: boolean;
+  /** Throws StorageError. Numbers, dates and writes the records in one write and one fsync, in call order. */
   append(records: readonly NewRecord[]): Promise<SessionRecord[]>;
   close(): Promise<void>;
 }
@@ -71,9 +73,12 @@ function appender(path: string, file: Deno.FsFile, clock: Clock, lastSeq: number
   let broken = false;
   return {
     path,
+    get broken() {
+      return broken;
+    },
     append(records) {
       const written = tail.then(async () => {
-        assertOurs(!broken, "a session log is not written after a failed write");
+        if (broken) throw new StorageError(path, { cause: new Error("an earlier write to it failed") });
         const dated = records.map((record): SessionRecord => ({
           v: sessionLogVersion,
           seq: ++seq,
@@ -86,7 +91,7 @@ function appender(path: string, file: Deno.FsFile, clock: Clock, lastSeq: number
         } catch (error) {
           // What reached the disk is unknown now: the next open reads what is there.
           broken = true;
-          throw error;
+          throw new StorageError(path, { cause: error });
         }
         return dated;
       });

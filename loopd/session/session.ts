@@ -112,8 +112,9 @@ export class Session {
     return this.#followers.size > 0;
   }
 
-  get logPath(): string {
-    return this.#log.path;
+  /** Its log did not take a write: this object must give way to one read from disk. */
+  get broken(): boolean {
+    return this.#log.broken;
   }
 
   close(): Promise<void> {

@@ -98,7 +98,7 @@ export class SessionStore {
     return last !== undefined && !/"kind":"(end|epoch)"/.test(last);
   }
 
-  /** Closes sessions that nobody uses, oldest first, down to a bound. `inUse` says which must stay. */
+  /** Closes sessions that nobody uses, longest unused first, down to a bound. `inUse` says which must stay. */
   async trim(inUse: (id: SessionId) => boolean): Promise<void> {
     for (const [id, opening] of this.#open) {
       if (this.#open.size <= idleOpenMax) return;
@@ -121,16 +121,28 @@ export class SessionStore {
     this.#open.clear();
   }
 
-  #once(id: SessionId, open: () => Promise<Session>): Promise<Session> {
+  async #once(id: SessionId, open: () => Promise<Session>): Promise<Session> {
     const already = this.#open.get(id);
-    if (already !== undefined) return already;
+    if (already !== undefined) {
+      const session = await already;
+      if (!session.broken) {
+        // Last used, last trimmed.
+        this.#open.delete(id);
+        this.#open.set(id, already);
+        return session;
+      }
+      if (this.#open.get(id) === already) await this.release(id);
+      return await this.#once(id, open);
+    }
     const opening = open().then((session) => {
       session.onAppend = () => this.#options.onAppend(id);
       return session;
     });
     this.#open.set(id, opening);
-    opening.catch(() => this.#open.delete(id));
-    return opening;
+    opening.catch(() => {
+      if (this.#open.get(id) === opening) this.#open.delete(id);
+    });
+    return await opening;
   }
 
   async #openExisting(id: SessionId): Promise<Session> {
