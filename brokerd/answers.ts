@@ -4,8 +4,9 @@
 import type { CallAnswer, DenialCode, TaintCause } from "../core/protocol/broker.ts";
 import { type RunbookEntry, runbookPointer } from "../core/runbook.ts";
 
-const denials: Readonly<Record<DenialCode, { text: string; runbook: RunbookEntry }>> = {
-  NotConfigured: { text: "This tool is not configured.", runbook: "consult-not-configured" },
+const denials: Readonly<Record<DenialCode, { text: string; runbook: RunbookEntry | undefined }>> = {
+  // Which entry it is depends on the tool.
+  NotConfigured: { text: "This tool is not configured.", runbook: undefined },
   NoGrant: { text: "This tool is not granted to this session.", runbook: "no-grant" },
   TaintTooHigh: { text: "What this session has read may not leave by this tool.", runbook: "taint-too-high" },
   BudgetSpent: { text: "This tool has been used as often as it may be today.", runbook: "budget-spent" },
@@ -17,14 +18,18 @@ const denials: Readonly<Record<DenialCode, { text: string; runbook: RunbookEntry
   },
 };
 
-export function deniedAnswer(code: DenialCode, cause?: TaintCause): CallAnswer & { status: "denied" } {
-  const { text, runbook } = denials[code];
+export function deniedAnswer(
+  code: DenialCode,
+  { cause, runbook = denials[code].runbook }: { cause?: TaintCause; runbook?: RunbookEntry } = {},
+): CallAnswer & { status: "denied" } {
+  const { text } = denials[code];
+  const pointer = runbook === undefined ? "" : ` (${runbookPointer(runbook)})`;
   return {
     status: "denied",
     code,
     ...(cause === undefined ? {} : { cause }),
-    runbook,
-    text: `denied: ${code}\n${text} (${runbookPointer(runbook)})`,
+    ...(runbook === undefined ? {} : { runbook }),
+    text: `denied: ${code}\n${text}${pointer}`,
   };
 }
 

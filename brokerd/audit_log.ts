@@ -74,12 +74,10 @@ export class AuditLog {
 
   /**
    * Verifies and folds the last segment, cuts a torn end, and is ready to append; or is open with a `failure`. Throws UsageError where
-   * another process holds the log.
+   * the folder cannot be held: another process writes it, or it cannot be written at all.
    */
   static async open(options: AuditLogOptions): Promise<AuditLog> {
-    await Deno.mkdir(options.dir, { recursive: true, mode: 0o700 });
-    await Deno.chmod(options.dir, 0o700);
-    const log = new AuditLog(options, lockFolder(options.dir));
+    const log = new AuditLog(options, await holdFolder(options.dir));
     try {
       await log.#start();
     } catch (error) {
@@ -440,16 +438,20 @@ function openingPlace(
   return { seq, prev: prev ?? (seq === 1 ? firstPrev : undefined) };
 }
 
-function lockFolder(dir: string): Deno.FsFile {
-  const path = join(dir, "lock");
-  const file = Deno.openSync(path, { write: true, create: true, mode: 0o600 });
-  if (file.tryLockSync(true)) return file;
+// The lock is the kernel's and goes with the process, however that ends.
+async function holdFolder(dir: string): Promise<Deno.FsFile> {
+  const fault = (text: string) => new UsageError([{ file: dir, text, runbook: "audit-unavailable" }]);
+  let file: Deno.FsFile;
+  try {
+    await Deno.mkdir(dir, { recursive: true, mode: 0o700 });
+    await Deno.chmod(dir, 0o700);
+    file = await Deno.open(join(dir, "lock"), { write: true, create: true, mode: 0o600 });
+  } catch (error) {
+    throw fault(`the audit log cannot be kept here (${describeError(error)}); wanted a folder that is yours`);
+  }
+  if (await file.tryLock(true)) return file;
   file.close();
-  throw new UsageError([{
-    file: path,
-    text: "another brokerd holds the audit log; stop it first",
-    runbook: "audit-unavailable",
-  }]);
+  throw fault("another brokerd holds the audit log; stop it first");
 }
 
 async function syncDirectory(dir: string): Promise<void> {

@@ -29,6 +29,7 @@ import {
   type DenialCode,
   denialCodes,
 } from "../core/protocol/broker.ts";
+import type { RunbookEntry } from "../core/runbook.ts";
 import { deniedAnswer, errorAnswer, failureAnswer, invalidArguments } from "./answers.ts";
 import type { Approvals } from "./approvals.ts";
 import { type AuditLog, AuditUnavailable } from "./audit_log.ts";
@@ -122,7 +123,7 @@ export class Calls {
     const verdict = this.verdict(tool, { session, label });
     if (endpoint === undefined) {
       assertOurs(verdict.verdict === "deny", "a tool without an endpoint is refused");
-      return await this.#deny(subject, verdict, { question });
+      return await this.#deny(subject, verdict, { question }, tool.missing.runbook);
     }
 
     const body = endpoint.body(question);
@@ -142,7 +143,7 @@ export class Calls {
     const today = timestamp(this.#clock).slice(0, 10);
     return decide({
       tool: tool.description.name,
-      notConfigured: tool.endpoint === undefined ? tool.missing : undefined,
+      notConfigured: tool.endpoint === undefined ? tool.missing.text : undefined,
       session,
       label,
       grants: this.#grants(),
@@ -241,11 +242,12 @@ export class Calls {
     subject: Subject,
     { code, cause, grant, lacks }: Verdict & { verdict: "deny" },
     detail: Pick<Decision, "body" | "bodySha256" | "question">,
+    runbook?: RunbookEntry,
   ): Promise<CallAnswer> {
     return this.#refuse(
       subject,
       { code, cause, grant: grant?.index, ...detail, reason: `lacks ${lacks}` },
-      deniedAnswer(code, cause),
+      deniedAnswer(code, { cause, runbook }),
     );
   }
 
@@ -319,7 +321,8 @@ export class Calls {
     const { code, cause, outcome, answer, answerLabel } = record;
     if (record.verdict === "deny") {
       const denial = denialCodes.find((denial) => denial === code);
-      if (denial !== undefined) return deniedAnswer(denial, cause);
+      const runbook = denial === "NotConfigured" ? tool?.missing.runbook : undefined;
+      if (denial !== undefined) return deniedAnswer(denial, { cause, runbook });
       return code === "unknown-tool" ? errorAnswer("unknown-tool") : invalidArguments(record.reason ?? "");
     }
     if (tool !== undefined && outcome === "answered" && answer !== undefined && answerLabel !== undefined) {

@@ -18,8 +18,8 @@ export const jsonDepthMax = 64;
 export const consultReplyBytesDefault = 1_048_576;
 /** What the audit record keeps of a consult's answer. */
 export const auditAnswerCharactersMax = 16_000;
-/** Size at which the audit log begins a new segment. */
-export const auditSegmentBytesMax = 64 * 1_048_576;
+/** Size at which the audit log begins a new segment. A start verifies one segment: at this size, well within the second it has. */
+export const auditSegmentBytesMax = 16 * 1_048_576;
 /** One line of the audit log; a body of `questionBytesMax` escapes to at most six bytes each. */
 export const auditLineBytesMax = 4 * 1_048_576;
 /** Calls that may wait on brokerd at once, over all connections. */

@@ -53,22 +53,28 @@ export interface AuditPage {
 /** The newest records that match. Segments are walked from the newest back, until the page is full. */
 export async function readAuditPage(dir: string, options: AuditPageOptions): Promise<AuditPage> {
   const { matches, before = Infinity, recordsMax, bytesMax } = options;
-  let page: { record: Envelope; bytes: number }[] = [];
+  let page: Held[] = [];
+  let full = false;
   for (const segment of (await listSegments(dir)).reverse()) {
-    const found: { record: Envelope; bytes: number }[] = [];
-    const room = recordsMax - page.length;
+    const found: Held[] = [];
+    let room = { records: recordsMax - page.length, bytes: bytesMax - bytesOf(page) };
     for await (const lines of readLines(segment.path)) {
       for (const line of lines) {
         const record = line.tooLong || line.torn ? undefined : readEnvelope(line.bytes);
         if (record === undefined || record.seq >= before || !matches(record)) continue;
         found.push({ record, bytes: line.bytes.length });
-        // Cut now and then, so that a whole segment of matches is never held.
-        if (found.length >= 2 * room) found.splice(0, found.length - room);
-        trim(found, bytesMax);
+        room = { records: room.records - 1, bytes: room.bytes - line.bytes.length };
+        // The oldest make room for the newest, so that no more than a page is ever held.
+        while ((room.records < 0 || room.bytes < 0) && page.length + found.length > 1) {
+          full = true;
+          const dropped = found.shift();
+          if (dropped === undefined) break;
+          room = { records: room.records + 1, bytes: room.bytes + dropped.bytes };
+        }
       }
     }
-    page = [...found.slice(-room), ...page];
-    if (trim(page, bytesMax) || page.length >= recordsMax) break;
+    page = [...found, ...page];
+    if (full || page.length >= recordsMax) break;
   }
   const first = page.at(0)?.record.seq;
   return {
@@ -77,15 +83,11 @@ export async function readAuditPage(dir: string, options: AuditPageOptions): Pro
   };
 }
 
-// Drops the oldest until the rest fits; whether it dropped any.
-function trim(page: { bytes: number }[], bytesMax: number): boolean {
-  let total = 0;
-  for (let at = page.length - 1; at >= 0; at--) {
-    total += page[at].bytes;
-    if (total > bytesMax && at < page.length - 1) {
-      page.splice(0, at + 1);
-      return true;
-    }
-  }
-  return false;
+interface Held {
+  readonly record: Envelope;
+  readonly bytes: number;
+}
+
+function bytesOf(page: readonly Held[]): number {
+  return page.reduce((sum, { bytes }) => sum + bytes, 0);
 }

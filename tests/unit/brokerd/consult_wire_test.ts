@@ -208,7 +208,7 @@ Deno.test("F24 F25 each reply that is no answer is one typed error, audited, sen
 const usableReplies: { name: string; behaviour: Behaviour; answer: string }[] = [
   { name: "chunked", behaviour: { kind: "chunked" }, answer: "" },
   { name: "until the connection closes", behaviour: { kind: "until-close" }, answer: "" },
-  { name: "in small parts", behaviour: { kind: "drip", partBytes: 7 }, answer: "" },
+  { name: "in small parts", behaviour: { kind: "drip", partBytes: 40, everyMs: 0 }, answer: "" },
   {
     name: "after early hints",
     behaviour: raw(
