@@ -1,6 +1,7 @@
 // The full-text index behind `recall`: session logs and memory files in one SQLite FTS5 table (B6). It is derived: missing, behind or
 // damaged, it is rebuilt from the files, and no turn waits for it except the one that asks it something.
 
+import { createHash } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
 import { isSessionId, type SessionId } from "../../core/ids.ts";
 import { sessionLineBytesMax } from "../../core/limits.ts";
@@ -44,13 +45,18 @@ interface SourceRow {
 
 export class MemoryIndex {
   #database: DatabaseSync;
+  #path: string;
   #sessionsDirectory: string;
   #memory: MemoryFiles;
   /** Sessions whose log grew since they were last read; every session at start. */
   #behind = new Set<SessionId>();
   #scanned = false;
+  /** Size and time of the memory files when they were last read. */
+  #seen = new Map<string, string>();
+  #tail: Promise<unknown> = Promise.resolve();
 
   constructor(path: string, sessionsDirectory: string, memory: MemoryFiles) {
+    this.#path = path;
     this.#database = openDatabase(path);
     this.#sessionsDirectory = sessionsDirectory;
     this.#memory = memory;
@@ -61,8 +67,19 @@ export class MemoryIndex {
     this.#behind.add(session);
   }
 
-  /** Items whose class is at most `label`'s, untrusted ones included, best first. */
-  async search(query: string, label: Label): Promise<RecallAnswer> {
+  /** Items whose class is at most `label`'s, untrusted ones included, best first. Searches take their turns: each may have to catch up. */
+  search(query: string, label: Label): Promise<RecallAnswer> {
+    const answer = this.#tail.then(() =>
+      this.#search(query, label).catch(async () => {
+        this.#rebuild();
+        return await this.#search(query, label);
+      })
+    );
+    this.#tail = answer.catch(() => {});
+    return answer;
+  }
+
+  async #search(query: string, label: Label): Promise<RecallAnswer> {
     await this.#catchUp();
     const terms = queryTerms(query);
     if (terms.length === 0) return { hits: [], partial: false };
@@ -82,6 +99,15 @@ export class MemoryIndex {
       })),
       partial: rows.length > rankedMatchesMax,
     };
+  }
+
+  // Whatever went wrong in it, the files hold everything it held.
+  #rebuild(): void {
+    this.#database.close();
+    removeDatabase(this.#path);
+    this.#database = openDatabase(this.#path);
+    this.#scanned = false;
+    this.#seen.clear();
   }
 
   /** Drops a source, for a session that was deleted. */
@@ -107,17 +133,31 @@ export class MemoryIndex {
       for await (const entry of Deno.readDir(this.#sessionsDirectory)) {
         if (entry.isDirectory && isSessionId(entry.name)) this.#behind.add(entry.name);
       }
+      // Sessions that were deleted while nobody watched are known here alone.
+      const known = this.#database.prepare("SELECT source FROM sources").all() as { source: string }[];
+      for (const { source } of known) {
+        if (isSessionId(source) && !memoryTargets.some((target) => target === source)) {
+          this.#behind.add(source);
+        }
+      }
       this.#scanned = true;
     }
     for (const session of this.#behind) {
       this.#behind.delete(session);
-      await this.#readSource(session, sessionLogPath(this.#sessionsDirectory, session), sessionItem);
+      await this.#readSource(session, sessionLogPath(this.#sessionsDirectory, session), sessionSource);
     }
-    for (const target of memoryTargets) await this.#readSource(target, this.#memory.path(target), memoryItem);
+    for (const target of memoryTargets) {
+      const path = this.#memory.path(target);
+      const stat = await Deno.stat(path).catch(() => undefined);
+      const seen = stat === undefined ? "" : `${stat.size} ${stat.mtime?.getTime()} ${stat.ino}`;
+      if (seen !== "" && this.#seen.get(target) === seen) continue;
+      await this.#readSource(target, path, memorySource);
+      this.#seen.set(target, seen);
+    }
   }
 
   // Reads what was appended since the last time. A file that shrank, or whose bytes before the mark are others now, is read from its start.
-  async #readSource(source: string, path: string, toItem: ItemReader): Promise<void> {
+  async #readSource(source: string, path: string, { toItem, mark }: SourceKind): Promise<void> {
     let file;
     try {
       file = await Deno.open(path);
@@ -129,7 +169,7 @@ export class MemoryIndex {
       const { size } = await file.stat();
       let row = this.#database.prepare("SELECT bytes, class, untrusted, tail FROM sources WHERE source = ?")
         .get(source) as unknown as SourceRow | undefined;
-      if (row !== undefined && (row.bytes > size || await tailBefore(file, row.bytes) !== row.tail)) {
+      if (row !== undefined && (row.bytes > size || await mark(file, row.bytes) !== row.tail)) {
         this.forget(source);
         row = undefined;
       }
@@ -138,6 +178,9 @@ export class MemoryIndex {
       while (position < size) {
         const { lines, bytes } = await readLines(file, position);
         if (bytes === 0) break;
+        position += bytes;
+        const tail = await mark(file, position);
+        // Nothing is awaited inside a transaction: whoever else uses the database meanwhile would be inside it too.
         this.#database.exec("BEGIN");
         const insert = this.#database.prepare(
           "INSERT INTO items (text, source, class, untrusted) VALUES (?, ?, ?, ?)",
@@ -149,7 +192,6 @@ export class MemoryIndex {
             insert.run(text, source, sensitivityClasses.indexOf(of.class), of.untrusted ? 1 : 0);
           }
         }
-        position += bytes;
         this.#database.prepare(
           "INSERT OR REPLACE INTO sources (source, bytes, class, untrusted, tail) VALUES (?, ?, ?, ?, ?)",
         ).run(
@@ -157,7 +199,7 @@ export class MemoryIndex {
           position,
           sensitivityClasses.indexOf(label.class),
           label.untrusted ? 1 : 0,
-          await tailBefore(file, position),
+          tail,
         );
         this.#database.exec("COMMIT");
       }
@@ -177,6 +219,12 @@ interface ItemRow {
 
 /** What one line adds, and the label of its source from there on. */
 type ItemReader = (line: string, label: Label) => { items: { text: string; label: Label }[]; label: Label };
+
+/** How a source is read, and what proves that its bytes before a position are those that were read. */
+interface SourceKind {
+  readonly toItem: ItemReader;
+  readonly mark: (file: Deno.FsFile, position: number) => Promise<string>;
+}
 
 const memoryItem: ItemReader = (line, label) => {
   const entry = decodeEntry(line);
@@ -217,15 +265,18 @@ function openDatabase(path: string): DatabaseSync {
   try {
     return prepared(new DatabaseSync(path));
   } catch {
-    // Whatever is wrong with it, the files hold everything it held.
-    for (const suffix of ["", "-wal", "-shm", "-journal"]) {
-      try {
-        Deno.removeSync(path + suffix);
-      } catch (error) {
-        if (!(error instanceof Deno.errors.NotFound)) throw error;
-      }
-    }
+    removeDatabase(path);
     return prepared(new DatabaseSync(path));
+  }
+}
+
+function removeDatabase(path: string): void {
+  for (const suffix of ["", "-wal", "-shm", "-journal"]) {
+    try {
+      Deno.removeSync(path + suffix);
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    }
   }
 }
 
@@ -266,6 +317,18 @@ async function tailBefore(file: Deno.FsFile, position: number): Promise<string> 
   const bytes = await readAt(file, Math.max(0, position - tailBytes), Math.min(position, tailBytes));
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
+
+// The owner edits memory files anywhere in them, so all bytes count; session logs only ever grow, and their end tells enough.
+async function hashBefore(file: Deno.FsFile, position: number): Promise<string> {
+  const hash = createHash("sha256");
+  for (let at = 0; at < position; at += readBytes) {
+    hash.update(await readAt(file, at, Math.min(readBytes, position - at)));
+  }
+  return hash.digest("hex");
+}
+
+const sessionSource: SourceKind = { toItem: sessionItem, mark: tailBefore };
+const memorySource: SourceKind = { toItem: memoryItem, mark: hashBefore };
 
 async function readLines(file: Deno.FsFile, position: number): Promise<{ lines: string[]; bytes: number }> {
   let bytesMax = readBytes;
