@@ -81,5 +81,6 @@ function rowOf(session: Session, { holds, config }: Services): SessionRow {
     slot: laneOf(session.id).background ? config.slots.background : config.slots.main,
     turns: session.turn,
     cachedShare: promptTokens === 0 ? null : Math.round(cachedTokens / promptTokens * 10_000) / 10_000,
+    usage: session.usage,
   };
 }

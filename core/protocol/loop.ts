@@ -15,6 +15,14 @@ export const newSessionAnswerSchema = z.strictObject({ session: sessionIdSchema 
 
 export const sessionStatuses = ["idle", "running", "waiting", "completed", "failed", "cancelled"] as const;
 
+export const usageSchema = z.strictObject({
+  /** Tokens of all prompts, cached ones included. */
+  promptTokens: z.int(),
+  cachedTokens: z.int(),
+  completionTokens: z.int(),
+});
+export type Usage = z.infer<typeof usageSchema>;
+
 /** One row of `bx sessions`. */
 export const sessionRowSchema = z.strictObject({
   session: sessionIdSchema,
@@ -28,19 +36,13 @@ export const sessionRowSchema = z.strictObject({
   turns: z.int(),
   /** Of all prompt tokens so far, the share that the server did not compute again; null before the first request. */
   cachedShare: z.number().nullable(),
+  /** Of all its own requests so far; a child's are the child's. */
+  usage: usageSchema,
 });
 export type SessionRow = z.infer<typeof sessionRowSchema>;
 export const sessionsAnswerSchema = z.strictObject({ sessions: z.array(sessionRowSchema) });
 
 export const turnRequestSchema = z.strictObject({ text: z.string().min(1) });
-
-export const usageSchema = z.strictObject({
-  /** Tokens of all prompts, cached ones included. */
-  promptTokens: z.int(),
-  cachedTokens: z.int(),
-  completionTokens: z.int(),
-});
-export type Usage = z.infer<typeof usageSchema>;
 
 export const turnCallSchema = z.strictObject({
   call: callIdSchema,

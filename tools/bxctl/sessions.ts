@@ -5,7 +5,12 @@ import { exitCodes } from "../../core/errors.ts";
 import type { SessionId } from "../../core/ids.ts";
 import { describeLabel, sensitivityClasses } from "../../core/labels.ts";
 import { userTextBytesMax } from "../../core/limits.ts";
-import { newSessionAnswerSchema, type SessionRow, sessionsAnswerSchema } from "../../core/protocol/loop.ts";
+import {
+  newSessionAnswerSchema,
+  type SessionRow,
+  sessionsAnswerSchema,
+  type Usage,
+} from "../../core/protocol/loop.ts";
 import { ask, doneSchema, followLog, logAnswerSchema, Refusal, turnEvents } from "./client.ts";
 import { type Command, CommandFailure, type Context, type Given, sessionOf } from "./command.ts";
 import { recordLines } from "./log_view.ts";
@@ -225,6 +230,8 @@ export function printTree(context: Context, rows: readonly SessionRow[], root?: 
 
 interface TreeNode extends SessionRow {
   readonly children: readonly TreeNode[];
+  /** Its own usage and that of all below it, each request counted once (F33). */
+  readonly treeUsage: Usage;
 }
 
 function nodeOf(row: SessionRow, rows: readonly SessionRow[]): TreeNode {
@@ -232,7 +239,20 @@ function nodeOf(row: SessionRow, rows: readonly SessionRow[]): TreeNode {
   const children = rows.filter(({ parent, session }) =>
     parent === row.session && session.length > row.session.length
   );
-  return { ...row, children: children.map((child) => nodeOf(child, rows)) };
+  const nodes = children.map((child) => nodeOf(child, rows));
+  return {
+    ...row,
+    children: nodes,
+    treeUsage: [row.usage, ...nodes.map((node) => node.treeUsage)].reduce(addUsage),
+  };
+}
+
+function addUsage(a: Usage, b: Usage): Usage {
+  return {
+    promptTokens: a.promptTokens + b.promptTokens,
+    cachedTokens: a.cachedTokens + b.cachedTokens,
+    completionTokens: a.completionTokens + b.completionTokens,
+  };
 }
 
 // A child whose parent was forgotten is shown at the top.
@@ -263,9 +283,20 @@ const statusStyles = {
 
 function printNode(context: Context, node: TreeNode, first: string, rest: string): void {
   const status = context.paint(statusStyles[node.status], node.status);
-  context.print(`${first}${node.session}  ${status}  ${describeLabel(node.label)}  slot ${node.slot}`);
+  const tokens = describeUsage(node.treeUsage, node.children.length > 0 ? "tree " : "");
+  context.print(
+    `${first}${node.session}  ${status}  ${describeLabel(node.label)}  slot ${node.slot}${tokens}`,
+  );
   node.children.forEach((child, index) => {
     const last = index === node.children.length - 1;
     printNode(context, child, `${rest}${last ? "└─ " : "├─ "}`, `${rest}${last ? "   " : "│  "}`);
   });
+}
+
+// Nothing for a session that has asked nothing yet.
+function describeUsage({ promptTokens, cachedTokens, completionTokens }: Usage, of: string): string {
+  if (promptTokens === 0) return "";
+  return `  ${of}${
+    promptTokens - cachedTokens
+  } computed, ${cachedTokens} cached, ${completionTokens} written`;
 }

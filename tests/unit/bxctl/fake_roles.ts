@@ -118,6 +118,7 @@ export function sessionRow(session: string, fields: Record<string, unknown> = {}
     slot: 0,
     turns: 1,
     cachedShare: null,
+    usage: { promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
     ...fields,
   };
 }

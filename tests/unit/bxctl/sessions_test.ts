@@ -191,6 +191,28 @@ Deno.test("F32 tree shows parents, children, status, label and slot; a child alo
     assertEquals([missing.code, missing.stdout], [1, ""]);
   }));
 
+Deno.test("F33 tree adds each request once: own tokens for a leaf, own and all below for a parent", () =>
+  withRoles(async ({ home, loopd }) => {
+    const usage = (promptTokens: number, cachedTokens: number, completionTokens: number) => ({
+      usage: { promptTokens, cachedTokens, completionTokens },
+    });
+    const rows = [
+      sessionRow("chat-1", usage(1_000, 900, 10)),
+      sessionRow("sub-chat-1-3", { parent: "chat-1", ...usage(200, 50, 20) }),
+      sessionRow("sub-sub-chat-1-3-1", { parent: "sub-chat-1-3", ...usage(30, 0, 3) }),
+    ];
+    loopd.get("/v1/sessions", (c) => c.json({ sessions: rows }));
+    assertEquals((await bx(["tree", "--home", home])).stdout.split("\n"), [
+      "chat-1  idle  private  slot 0  tree 280 computed, 950 cached, 33 written",
+      "└─ sub-chat-1-3  idle  private  slot 0  tree 180 computed, 50 cached, 23 written",
+      "   └─ sub-sub-chat-1-3-1  idle  private  slot 0  30 computed, 0 cached, 3 written",
+      "",
+    ]);
+    const [root] = JSON.parse((await bx(["tree", "--json", "--home", home])).stdout);
+    assertEquals(root.treeUsage, { promptTokens: 1_230, cachedTokens: 950, completionTokens: 33 });
+    assertEquals(root.usage, { promptTokens: 1_000, cachedTokens: 900, completionTokens: 10 });
+  }));
+
 Deno.test("B11 sessions lists rows for people, and the pinned array with --json", () =>
   withRoles(async ({ home, loopd }) => {
     const rows = [
