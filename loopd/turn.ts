@@ -301,6 +301,12 @@ async function endEarly(turn: Turn, failure: TurnFailure, services: Services): P
   });
 }
 
+// What the model meant to run, for people; call_tool names it in its arguments.
+function innerToolName(call: ModelCall): string {
+  const inner = call.name === "call_tool" ? parseJsonObject(call.arguments)?.name : undefined;
+  return typeof inner === "string" && /^[\w.-]{1,64}$/.test(inner) ? inner : call.name;
+}
+
 function announce(turn: Turn): TurnOutcome {
   const outcome = turnOutcome(turn);
   turn.emit({ event: "done", data: outcome });

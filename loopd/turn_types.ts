@@ -44,7 +44,7 @@ export class TurnFailure extends Error {
 export class Cancelled extends Error {
   override readonly name = "Cancelled";
   constructor() {
-    super("cancelled by the owner");
+    super("by the owner");
   }
 }
 
