@@ -4,8 +4,8 @@
 
 import { describeError } from "../core/errors.ts";
 import type { SessionId } from "../core/ids.ts";
-import { isJsonObject, parseJson } from "../core/json.ts";
 import { capText, neutralise } from "../core/text.ts";
+import type { SaidRecord } from "./context/prompt.ts";
 import { requestMessage } from "./model.ts";
 import { ModelFailure } from "./model_failure.ts";
 import type { Compaction, Services } from "./services.ts";
@@ -94,8 +94,8 @@ export class Compactor implements Compaction {
   // The summary, or undefined where there is nothing worth summarising or no summary was short enough.
   async #summarise(session: Session, cut: Cut, signal: AbortSignal): Promise<string | undefined> {
     const before = session.messagesJson.length;
-    const covered = session.messagesUpTo(cut.coversTo);
-    const coveredLength = covered.reduce((sum, message) => sum + message.length, 0);
+    const covered = session.saidUpTo(cut.coversTo);
+    const coveredLength = covered.reduce((sum, { json }) => sum + json.length, 0);
     if (coveredLength < before * (1 - shrinkShareMax)) {
       this.#giveUp(
         session,
@@ -103,7 +103,8 @@ export class Compactor implements Compaction {
       );
       return undefined;
     }
-    const transcript = [session.epochSummary, ...covered.map(transcriptLine)].filter((line) => line !== "")
+    const transcript = [session.epochSummary, ...covered.map(({ record }) => transcriptLine(record, session))]
+      .filter((line) => line !== "")
       .join("\n\n");
     for (let tries = 1, from = 0; tries <= summaryTriesMax; tries++) {
       try {
@@ -173,11 +174,17 @@ function cutInTurn(session: Session): Cut {
     : { coversTo: session.lastAssistantSeq - 1, request: session.lastUserText };
 }
 
-function transcriptLine(json: string): string {
-  const message = parseJson(json)?.value;
-  if (!isJsonObject(message)) return "";
-  const calls = Array.isArray(message.tool_calls)
-    ? message.tool_calls.map((call) => `(called ${JSON.stringify(call.function)})`).join(" ")
-    : "";
-  return `${message.role}: ${[message.content, calls].filter((part) => part !== "").join(" ")}`;
+function transcriptLine(record: SaidRecord, session: Session): string {
+  switch (record.kind) {
+    case "user":
+      return `owner: ${record.text}`;
+    case "assistant": {
+      const called = record.calls.map((call) => `(called ${call.name} ${call.arguments})`);
+      return `agent: ${[record.content, ...called].filter((part) => part !== "").join(" ")}`;
+    }
+    case "result":
+      return `${record.tool} answered: ${session.shortForm(record.call) ?? record.text}`;
+    case "end":
+      return `(no answer: ${record.reason ?? record.status})`;
+  }
 }

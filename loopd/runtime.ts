@@ -24,6 +24,7 @@ import { SessionStore } from "./session/store.ts";
 import { Scheduler } from "./scheduler.ts";
 import { SlotGate } from "./slots.ts";
 import { runChild } from "./subagent.ts";
+import { ToolOutputs } from "./tool_outputs.ts";
 import { askMemoryTool } from "./toolset/ask_memory.ts";
 import { callTool } from "./toolset/call_tool.ts";
 import { ToolCatalog } from "./toolset/catalog.ts";
@@ -118,8 +119,12 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
     get compaction() {
       return compactor;
     },
+    get outputs() {
+      return outputs;
+    },
   };
   const compactor: Compactor = new Compactor(services);
+  const outputs: ToolOutputs = new ToolOutputs(services, paths.sessions);
   const turns = new RootTurns(services);
   const scheduler = new Scheduler(services, turns);
   const archive = sessionArchive(paths.sessions, services, index);
@@ -149,7 +154,7 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
     resumed,
     async close() {
       stopped.abort(new Error("loopd is stopping"));
-      await Promise.all([turns.stop(), scheduler.stop(), compactor.close()]);
+      await Promise.all([turns.stop(), scheduler.stop(), compactor.close(), outputs.close()]);
       await gate.close();
       await listener.close();
       await Promise.all([met, looked, resumed]);

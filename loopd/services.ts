@@ -2,6 +2,7 @@
 
 import type { Clock } from "../core/clock.ts";
 import type { LoopdConfig } from "../core/config/loopd_toml.ts";
+import type { CallId } from "../core/ids.ts";
 import type { BrokerClient } from "./broker_client.ts";
 import type { Holds } from "./holds.ts";
 import type { InferenceServer } from "./inference_server.ts";
@@ -22,6 +23,12 @@ export interface Compaction {
   afterTurn(session: Session): void;
 }
 
+/** Where a tool's output goes that is over the cap; tool_outputs.ts keeps it. */
+export interface OutputKeeper {
+  /** On disk when it resolves; a short form follows when the background slot is idle. */
+  keep(session: Session, call: CallId, text: string): Promise<void>;
+}
+
 export interface Services {
   readonly config: LoopdConfig;
   readonly clock: Clock;
@@ -36,6 +43,7 @@ export interface Services {
   readonly coreTools: CoreTools;
   readonly holds: Holds;
   readonly compaction: Compaction;
+  readonly outputs: OutputKeeper;
   /** A fault of our own: the process ends, and the launcher starts it again. */
   readonly fatal: (error: unknown) => void;
   /** Tells the owner, one line each, what no turn reports: skipped work, lost prefixes, failed compactions. */

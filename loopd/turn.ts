@@ -7,7 +7,7 @@ import { describeError, isStorageError, StorageError } from "../core/errors.ts";
 import { parseJsonObject } from "../core/json.ts";
 import { badArgumentsTriesMax, serverErrorTriesMax } from "../core/limits.ts";
 import type { TurnOutcome } from "../core/protocol/loop.ts";
-import { capText, neutralise } from "../core/text.ts";
+import { capText, isCut, neutralise } from "../core/text.ts";
 import { type ModelMessage, requestMessage } from "./model.ts";
 import { ModelFailure } from "./model_failure.ts";
 import type { Services } from "./services.ts";
@@ -259,12 +259,15 @@ async function keepResult(
   turn: Turn,
   services: Services,
 ): Promise<void> {
+  const { resultChars } = services.config.tools;
+  const text = neutralise(result.text);
+  if (isCut(text, resultChars)) await services.outputs.keep(turn.session, call.call, text);
   const kept = {
     call: call.call,
     tool: result.tool ?? call.name,
     status: result.status,
     ...(result.code === undefined ? {} : { code: result.code }),
-    text: capText(neutralise(result.text), services.config.tools.resultChars),
+    text: capText(text, resultChars),
     label: result.label,
   };
   await turn.session.append({ kind: "result", ...kept });
@@ -285,12 +288,9 @@ async function endEarly(turn: Turn, failure: TurnFailure, services: Services): P
   const { session } = turn;
   while (session.unanswered.length > 0) {
     const call = session.unanswered[0];
-    await keepResult(
-      call,
-      toolError(failure.reason, `the turn ended before ${call.name} did`),
-      turn,
-      services,
-    );
+    const tool = innerToolName(call);
+    const result = { ...toolError(failure.reason, `the turn ended before ${tool} did`), tool };
+    await keepResult(call, result, turn, services);
   }
   await session.append({
     kind: "end",

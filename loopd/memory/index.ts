@@ -249,6 +249,7 @@ const sessionItem: ItemReader = (line, label) => {
 function indexedText(record: SessionRecord): string {
   if (record.kind === "user") return record.text;
   if (record.kind === "assistant") return record.content;
+  if (record.kind === "output-summary") return record.text;
   if (record.kind === "result" && record.tool !== "recall" && record.tool !== "find_tool") return record.text;
   return "";
 }

@@ -9,6 +9,19 @@ import { renderEpochStart, renderMessage, type SaidRecord } from "../context/pro
 import type { SessionLog } from "./log.ts";
 import type { HistoryMode, ModelCall, NewRecord, RecordOf, SessionRecord, Timings } from "./record.ts";
 
+export interface Said {
+  readonly seq: number;
+  readonly json: string;
+  readonly record: SaidRecord;
+}
+
+/** A message that the epoch itself brings: baseline and summary. */
+interface EpochStart {
+  readonly seq: number;
+  readonly json: string;
+  readonly record?: undefined;
+}
+
 export class Session {
   readonly id: SessionId;
   #log: SessionLog;
@@ -22,7 +35,8 @@ export class Session {
   toolsJson = "[]";
   messagesJson = "";
   /** The same messages one by one, with the records that they came from: what a compaction keeps is rendered from here. */
-  #messages: { seq: number; json: string; record?: SaidRecord }[] = [];
+  #messages: (Said | EpochStart)[] = [];
+  #shortForms = new Map<CallId, string>();
   history: HistoryMode = "structured";
   /** No model message stands in this epoch yet, so its history may still change its form for free. */
   atEpochStart = true;
@@ -69,12 +83,16 @@ export class Session {
     return this.turn > 0 && this.lastEnd === undefined;
   }
 
-  /** The messages of the current epoch that came of records up to `seq`, without the epoch's own beginning, as JSON texts. */
-  messagesUpTo(seq: number): string[] {
-    const start = this.#messages.findIndex((message) => message.seq !== this.#messages[0].seq);
-    return start === -1
-      ? []
-      : this.#messages.slice(start).filter((message) => message.seq <= seq).map(({ json }) => json);
+  /** What was said in the current epoch up to `seq`, each as its record and the JSON text that it became. */
+  saidUpTo(seq: number): Said[] {
+    return this.#messages.filter((message): message is Said =>
+      message.record !== undefined && message.seq <= seq
+    );
+  }
+
+  /** The short form of a tool's output that was too long for the context, where one was made. */
+  shortForm(call: CallId): string | undefined {
+    return this.#shortForms.get(call);
   }
 
   /** The summary that this epoch began with, or the empty text. */
@@ -207,6 +225,8 @@ export class Session {
         if (record.after === "crash") this.turnCrashes++;
         return;
       case "output-summary":
+        this.#shortForms.set(record.call, record.text);
+        return;
       case "repair":
         return;
     }

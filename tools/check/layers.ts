@@ -13,7 +13,14 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** The practice servers are for those who practise: nothing an owner runs for real may lean on them. */
-const mayImportStubs = ["tools/stubs/", "tools/demo/", "tools/device_check/", "tools/bench/"];
+const mayImportStubs = [
+  "tools/stubs/",
+  "tools/demo/",
+  "tools/device_check/",
+  "tools/bench/",
+  "tools/soak/",
+  "tools/fuzz/",
+];
 
 /** Packages that only tests may name. */
 const testPackages = ["@std/assert", "fast-check"];
