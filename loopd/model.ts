@@ -288,7 +288,8 @@ function finish(message: PartialMessage, request: ModelRequest, started: number)
   return {
     // A server that sent parsed calls all the same has no text for them, so the message goes back in their form.
     ...(request.rawGrammar === undefined || message.calls.length > 0 ? {} : { raw: message.raw }),
-    content: reply.content,
+    // Structured history sends content back as it came, white space included, or the prefix ends there; what was read out of it stays out.
+    content: request.rawGrammar === undefined && reply.untouched ? message.raw : reply.content,
     thinking: message.thinking + reply.thinking,
     calls,
     timings: message.timings ?? { cacheN: 0, promptN: 0, predictedN: 0 },

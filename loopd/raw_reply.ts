@@ -12,6 +12,8 @@ export interface ReplyParts {
 export interface ReadReply {
   readonly content: string;
   readonly thinking: string;
+  /** Nothing was taken out: the text held no thinking and no call. */
+  readonly untouched: boolean;
   /** Undefined when a block is unfinished or holds no call. */
   readonly calls: { name: string; arguments: string }[] | undefined;
 }
@@ -28,6 +30,7 @@ export class RawReply {
   #pending = "";
   #content = "";
   #thinking = "";
+  #untouched = true;
   #blocks: string[] = [];
   #block = "";
 
@@ -49,6 +52,7 @@ export class RawReply {
     return {
       content: this.#content.trim(),
       thinking: this.#thinking.trim(),
+      untouched: this.#untouched,
       calls: broken || calls.some((call) => call === undefined)
         ? undefined
         : calls.filter((call) => call !== undefined),
@@ -73,6 +77,7 @@ export class RawReply {
   }
 
   #pass(tag: string): void {
+    this.#untouched = false;
     if (this.#place === "call") {
       // A closing tag inside a string of the arguments closes nothing: a block ends where its JSON does.
       if (parseJsonObject(this.#block.trim()) === undefined) return void (this.#block += tag);
