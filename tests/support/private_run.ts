@@ -32,7 +32,7 @@ export interface Surroundings {
 
 export async function withoutTrace(
   body: (surroundings: Surroundings) => Promise<void>,
-  { loopdToml }: { loopdToml?: string } = {},
+  { loopdToml, secrets = {} }: { loopdToml?: string; secrets?: Readonly<Record<string, string>> } = {},
 ): Promise<void> {
   const place = await Deno.realPath(await Deno.makeTempDir({ prefix: "bxt-" }));
   try {
@@ -42,6 +42,9 @@ export async function withoutTrace(
     await makeHome(home);
     await Deno.writeTextFile(`${home}/memory/notes.md`, "Only the owner wrote this.\n");
     if (loopdToml !== undefined) await Deno.writeTextFile(`${home}/loopd.toml`, loopdToml);
+    for (const [name, value] of Object.entries(secrets)) {
+      await Deno.writeTextFile(`${home}/secrets/${name}`, value, { mode: 0o600 });
+    }
     const before = await treeHash(home);
     const start = (program: string, words: readonly string[]) =>
       startProgram(program, words, { TMPDIR: temporary, HOME: place });
