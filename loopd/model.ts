@@ -98,6 +98,9 @@ function requestBody(server: InferenceServer, request: ModelRequest): string {
   return parts.join(",") + "}";
 }
 
+/** Made once: an abort without a reason of its own makes an exception with a stack, for nobody. */
+const requestOver = new Error("the request is over");
+
 function watchLiveness(clock: Clock, livenessMs: number, outer: AbortSignal) {
   const abort = new AbortController();
   let silent = false;
@@ -127,7 +130,7 @@ function watchLiveness(clock: Clock, livenessMs: number, outer: AbortSignal) {
     stop: () => {
       cancel();
       outer.removeEventListener("abort", onOuter);
-      abort.abort();
+      abort.abort(requestOver);
     },
   };
 }

@@ -86,7 +86,8 @@ function appender(path: string, file: Deno.FsFile, clock: Clock, lastSeq: number
           ...record,
         }));
         try {
-          await writeAll(file, encoder.encode(dated.map((record) => JSON.stringify(record) + "\n").join("")));
+          // Written at once: the kernel takes a line in microseconds, a trip through the thread pool costs ten times that. The wait is the fsync.
+          writeWhole(file, encoder.encode(dated.map((record) => JSON.stringify(record) + "\n").join("")));
           await file.syncData();
         } catch (error) {
           // What reached the disk is unknown now: the next open reads what is there.
@@ -105,8 +106,8 @@ function appender(path: string, file: Deno.FsFile, clock: Clock, lastSeq: number
   };
 }
 
-async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {
-  for (let at = 0; at < bytes.length;) at += await file.write(bytes.subarray(at));
+function writeWhole(file: Deno.FsFile, bytes: Uint8Array): void {
+  for (let at = 0; at < bytes.length;) at += file.writeSync(bytes.subarray(at));
 }
 
 async function syncDirectory(path: string): Promise<void> {
