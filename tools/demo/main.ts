@@ -30,7 +30,7 @@ Exit codes: 0 all three hold, 1 one does not, 2 usage.`;
 
 const proofIds = ["P1", "P2", "P3"] as const;
 /** One command of the CLI; the longest runs one turn of a model that answers at once. */
-const commandMsMax = 30_000;
+const commandMsMax = 60_000;
 const slots = { main: 0, background: 2 };
 const consultModel = "practice-cloud";
 

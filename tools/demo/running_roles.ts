@@ -15,7 +15,7 @@ export interface RunningRoles extends AsyncDisposable {
 }
 
 /** Both roles serve well within a second; a slow disk and a busy processor are allowed for. */
-const startMsMax = 30_000;
+const startMsMax = 60_000;
 
 /** Starts both roles and waits until they serve. Throws UsageError for a fault of the home, and where they do not come up. */
 export async function startRoles(

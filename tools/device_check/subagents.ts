@@ -38,8 +38,9 @@ export async function checkSubagents(around: Surroundings): Promise<Report> {
     parentSlots.length === 1 && parentSlots[0] === slots.main
       ? undefined
       : `the parent's requests were on slot ${parentSlots.join(", ")}, wanted ${slots.main}`,
-    // Where the server shows its slots, the child's tokens must lie in that one: all but the last sampled.
-    backgroundTokens === undefined || Math.abs(backgroundTokens - childTokens) <= 1
+    // Where the server shows its slots, the child's tokens must lie in that one: its last prompt, and what it said but the last token.
+    backgroundTokens === undefined ||
+      backgroundTokens >= childTokens - (last?.predictedN ?? 0) && backgroundTokens <= childTokens
       ? undefined
       : `the server shows ${backgroundTokens} tokens in slot ${slots.background}, wanted the child's ${childTokens}`,
     // A template that writes the call anew has that much computed again, and not more (facts 2b).
