@@ -5,6 +5,7 @@
 import type { Context, Hono } from "hono";
 import { z } from "zod";
 import { readAuditPage } from "../core/audit/read.ts";
+import { auditKinds } from "../core/audit/record.ts";
 import { verifyAudit } from "../core/audit/verify.ts";
 import { ProtocolError } from "../core/errors.ts";
 import { callIdSchema, sessionIdSchema } from "../core/ids.ts";
@@ -32,6 +33,8 @@ interface Row {
 const pageRecordsMax = 1_000;
 const pageRecordsDefault = 100;
 const pageBytesMax = 16 * 1_048_576;
+/** Of the log, walked for one page: a rare session or tool is found over several, and the owner is never kept waiting for the whole log. */
+const pageScanBytesMax = 32 * 1_048_576;
 
 const callPathSchema = z.strictObject({
   session: sessionIdSchema,
@@ -43,6 +46,7 @@ const auditQuerySchema = z.strictObject({
   limit: count(pageRecordsMax).optional(),
   session: sessionIdSchema.optional(),
   tool: z.string().max(64).optional(),
+  kind: z.enum(auditKinds).optional(),
 });
 const pruneRequestSchema = z.strictObject({
   before: z.string().regex(/^\d{4}-\d{2}-\d{2}$/, "wanted a day as 2026-12-01"),
@@ -127,14 +131,15 @@ const rows: readonly Row[] = [
     path: "/v1/audit",
     callers: ["owner"],
     handle: async (c, { log }) => {
-      const { before, limit, session, tool } = parseWith(auditQuerySchema, c.req.query());
+      const { before, limit, ...wanted } = parseWith(auditQuerySchema, c.req.query());
+      const keys = Object.entries(wanted).filter(([, value]) => value !== undefined);
       return await readAuditPage(log.dir, {
-        matches: (record) =>
-          (session === undefined || record.session === session) &&
-          (tool === undefined || record.tool === tool),
+        matches: (record) => keys.every(([key, value]) => record[key] === value),
+        holding: keys.map(([key, value]) => `"${key}":${JSON.stringify(value)}`),
         before,
         recordsMax: limit ?? pageRecordsDefault,
         bytesMax: pageBytesMax,
+        scanBytesMax: pageScanBytesMax,
       });
     },
   },

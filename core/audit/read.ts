@@ -1,8 +1,9 @@
 // The audit log as people and programs read it: forwards as a stream, or the newest page of what they ask for.
 // Reads in bounded memory, changes nothing, and judges nothing: a line it cannot read is passed on as such (verify.ts names faults).
 
+import { Buffer } from "node:buffer";
 import { type Envelope, readEnvelope } from "./line.ts";
-import { listSegments, readLines } from "./segments.ts";
+import { listSegments, readAt, readLines, readLinesBackwards } from "./segments.ts";
 
 export interface AuditFilter {
   readonly session?: string;
@@ -36,11 +37,15 @@ export function matchesFilter(record: Envelope, { session, tool, since }: AuditF
 
 export interface AuditPageOptions {
   readonly matches: (record: Envelope) => boolean;
+  /** Texts that the line of every record that matches holds: a line without them is passed over without being parsed. */
+  readonly holding?: readonly string[];
   /** Only records before this seq. */
   readonly before?: number;
   readonly recordsMax: number;
   /** Of the lines as they stand in the log; one record is always given. */
   readonly bytesMax: number;
+  /** Of lines looked at: past it the page ends, full or not, and `before` says where to go on. */
+  readonly scanBytesMax?: number;
 }
 
 export interface AuditPage {
@@ -50,44 +55,49 @@ export interface AuditPage {
   readonly before?: number;
 }
 
-/** The newest records that match. Segments are walked from the newest back, until the page is full. */
+/** The newest records that match. The log is walked from its end, and no further than the page needs. */
 export async function readAuditPage(dir: string, options: AuditPageOptions): Promise<AuditPage> {
-  const { matches, before = Infinity, recordsMax, bytesMax } = options;
-  let page: Held[] = [];
-  let full = false;
+  const { matches, holding = [], before = Infinity, recordsMax, bytesMax, scanBytesMax = Infinity } = options;
+  const needles = holding.map((text) => Buffer.from(text));
+  /** Newest first. */
+  const records: Envelope[] = [];
+  let bytes = 0;
+  let scannedBytes = 0;
   for (const segment of (await listSegments(dir)).reverse()) {
-    const found: Held[] = [];
-    let room = { records: recordsMax - page.length, bytes: bytesMax - bytesOf(page) };
-    for await (const lines of readLines(segment.path)) {
+    if (await firstSeqOfSegment(segment.path) >= before) continue;
+    for await (const lines of readLinesBackwards(segment.path)) {
       for (const line of lines) {
-        const record = line.tooLong || line.torn ? undefined : readEnvelope(line.bytes);
-        if (record === undefined || record.seq >= before || !matches(record)) continue;
-        found.push({ record, bytes: line.bytes.length });
-        room = { records: room.records - 1, bytes: room.bytes - line.bytes.length };
-        // The oldest make room for the newest, so that no more than a page is ever held.
-        while ((room.records < 0 || room.bytes < 0) && page.length + found.length > 1) {
-          full = true;
-          const dropped = found.shift();
-          if (dropped === undefined) break;
-          room = { records: room.records + 1, bytes: room.bytes + dropped.bytes };
-        }
+        const seq = seqOf(line);
+        if (seq === undefined || seq >= before) continue;
+        if (scannedBytes >= scanBytesMax) return pageOf(records, seq + 1);
+        scannedBytes += line.length;
+        if (!needles.every((needle) => line.includes(needle))) continue;
+        const record = readEnvelope(line);
+        if (record === undefined || !matches(record)) continue;
+        bytes += line.length;
+        if (bytes > bytesMax && records.length > 0) return pageOf(records, records[records.length - 1].seq);
+        records.push(record);
+        if (records.length === recordsMax) return pageOf(records, seq);
       }
     }
-    page = [...found, ...page];
-    if (full || page.length >= recordsMax) break;
   }
-  const first = page.at(0)?.record.seq;
-  return {
-    records: page.map(({ record }) => record),
-    ...(first !== undefined && first > 1 ? { before: first } : {}),
-  };
+  return pageOf(records, undefined);
 }
 
-interface Held {
-  readonly record: Envelope;
-  readonly bytes: number;
+function pageOf(newestFirst: Envelope[], before: number | undefined): AuditPage {
+  return { records: newestFirst.reverse(), ...(before === undefined || before <= 1 ? {} : { before }) };
 }
 
-function bytesOf(page: readonly Held[]): number {
-  return page.reduce((sum, { bytes }) => sum + bytes, 0);
+/** What a line says its seq is, without parsing it: every line of ours begins so. */
+function seqOf(line: Uint8Array): number | undefined {
+  const match = /^\{"v":\d+,"seq":(\d{1,16}),/.exec(decoder.decode(line.subarray(0, lineStartBytes)));
+  return match === null ? undefined : Number(match[1]);
 }
+
+/** Infinity for a segment that holds no line of ours. */
+async function firstSeqOfSegment(path: string): Promise<number> {
+  return seqOf(await readAt(path, 0, lineStartBytes)) ?? Infinity;
+}
+
+const lineStartBytes = 48;
+const decoder = new TextDecoder();

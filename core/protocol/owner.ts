@@ -66,7 +66,7 @@ export const ledgerAnswerSchema = z.strictObject({
 /** `GET /v1/audit/head`: the last record's seq and hash, to write down elsewhere. */
 export const auditHeadSchema = z.strictObject({ seq: z.int().min(0), hash: hashSchema });
 
-/** `GET /v1/audit?before&limit&session&tool`: newest last. */
+/** `GET /v1/audit?before&limit&session&tool&kind`: newest last. A page may end before it is full; `before` goes on. */
 export const auditPageSchema = z.strictObject({
   records: z.array(z.record(z.string(), z.unknown())),
   /** Ask again with `before` = this for the records before; absent at the beginning. */

@@ -1,7 +1,10 @@
 // The log as it is read: filtered forwards, and in pages from the end.
 
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
+import type { Envelope } from "../../../core/audit/line.ts";
 import { readAudit, readAuditPage } from "../../../core/audit/read.ts";
+import { readLinesBackwards } from "../../../core/audit/segments.ts";
+import { auditLineBytesMax } from "../../../core/limits.ts";
 import { type AuditFolder, auditFolder, denial, writtenFolder } from "../../support/audit_folder.ts";
 
 const all = () => true;
@@ -61,4 +64,64 @@ Deno.test("reading forwards filters by session, tool and time, and passes on wha
   const first = new TextEncoder().encode(lines[0]).length + 1;
   const torn = first + "no record\n".length + new TextEncoder().encode(lines[2]).length + 1;
   assertEquals(await read({}), [1, first, 3, torn]);
+});
+
+Deno.test("a page stops where it has walked its bound, and the next one goes on from there", async () => {
+  await using folder = await auditFolder();
+  const { log } = await folder.open({ segmentBytesMax: 4_000 });
+  log.append(denial("chat-rare", 1));
+  for (let call = 1; call <= 40; call++) log.append(denial("chat-a", call));
+  await log.close();
+  const rare = {
+    matches: (record: Envelope) => record.session === "chat-rare",
+    holding: ['"session":"chat-rare"'],
+  };
+  const pages: { seqs: number[]; before: number | undefined }[] = [];
+  for (let before: number | undefined = Infinity; before !== undefined;) {
+    const page = await seqs(folder, { ...rare, before, scanBytesMax: 3_000 });
+    pages.push(page);
+    before = page.before;
+  }
+  assertEquals(pages.flatMap((page) => page.seqs), [2]);
+  assert(pages.length > 3);
+  assertEquals((await seqs(folder, rare)).seqs, [2]);
+});
+
+Deno.test("a segment reads the same backwards as forwards, whatever the lengths of its lines, its torn end left out", async () => {
+  const dir = await Deno.makeTempDir();
+  try {
+    const path = `${dir}/lines`;
+    const mebibyte = 1_048_576;
+    const cases = [
+      [],
+      [1],
+      [1, 1, 1],
+      [mebibyte],
+      [mebibyte, mebibyte],
+      [mebibyte - 1, 1, mebibyte + 1, 2],
+      [5, 3 * mebibyte + 7, 5],
+      [5, 4 * mebibyte, 5],
+      [1, 2 * mebibyte, mebibyte - 1, 1],
+    ];
+    for (const lengths of cases) {
+      for (const torn of ["", "torn", "t".repeat(mebibyte + 3)]) {
+        const lines = lengths.map((length, at) => `${String.fromCharCode(97 + at).repeat(length - 1)}\n`);
+        await Deno.writeTextFile(path, lines.join("") + torn);
+        const read: string[] = [];
+        for await (const some of readLinesBackwards(path)) read.push(...some.map((line) => line.toString()));
+        assert(
+          read.length === lines.length && read.every((line, at) => line === lines[lines.length - 1 - at]),
+        );
+      }
+    }
+    await Deno.writeTextFile(
+      path,
+      `a\n${"b".repeat(auditLineBytesMax)}\nc\n${"d".repeat(auditLineBytesMax - 1)}\n`,
+    );
+    const kept: number[] = [];
+    for await (const some of readLinesBackwards(path)) kept.push(...some.map((line) => line.length));
+    assertEquals(kept, [auditLineBytesMax, 2, 2]);
+  } finally {
+    await Deno.remove(dir, { recursive: true });
+  }
 });

@@ -75,7 +75,7 @@ Deno.test("what is not well formed is refused with 400, 404 or 413 in one shape,
   for (const path of ["/v1/nothing", "/", "/v2/hello", "/v1/calls/chat-a"]) {
     assertEquals([path, (await rig.loop("GET", path)).httpStatus], [path, 404]);
   }
-  for (const query of ["limit=0", "limit=1001", "before=x", "session=Chat", "other=1"]) {
+  for (const query of ["limit=0", "limit=1001", "before=x", "session=Chat", "kind=other", "other=1"]) {
     assertEquals([query, (await rig.owner("GET", `/v1/audit?${query}`)).httpStatus], [query, 400]);
   }
   assertEquals((await rig.records()).map(({ kind }) => kind), ["ledger", "start", "config"]);
@@ -202,6 +202,11 @@ Deno.test("the owner reads head, pages and verification of the log while brokerd
 
   const filtered = await answerOf(rig.owner("GET", "/v1/audit?session=chat-b&tool=consult&limit=3"));
   assertEquals((filtered.records as { call: number }[]).map(({ call }) => call), [6, 9, 12]);
+  const ledgers = await answerOf(rig.owner("GET", "/v1/audit?kind=ledger"));
+  assertEquals(
+    (ledgers.records as { seq: number }[]).map(({ seq }) => seq),
+    records.filter(({ kind }) => kind === "ledger").map(({ seq }) => seq),
+  );
 });
 
 Deno.test("prune drops whole segments that ended before the day, recorded, and the log stays sound and known", async () => {
