@@ -163,8 +163,7 @@ export async function provePrefix({ bx, model, story, slots }: Stage): Promise<P
   const call = callOf(outcome, "subagent");
   const child = call && childSessionId(parent, call.call);
   if (call?.status !== "ok" || child === undefined) throw new Error("the subagent did not complete");
-  const ofParent = await readSession(bx, parent);
-  const ofChild = await readSession(bx, child);
+  const [ofParent, ofChild] = await Promise.all([readSession(bx, parent), readSession(bx, child)]);
   const kept = keptPrefix(ofParent.requests, call.call);
   if (kept === undefined) throw new Error(`the log of ${parent} shows no request after the subagent's call`);
 
