@@ -44,6 +44,9 @@ export const serverErrorTriesMax = 3;
 export const drainPollMs = 1_200;
 /** Waiters on one slot. */
 export const slotQueueMax = 128;
+/** What is remembered of who held the slots: no longer than this, and no more spans. */
+export const slotHistoryMs = 3_600_000;
+export const slotSpansMax = 2_000;
 
 /** An owner's configuration file. */
 export const configFileBytesMax = 1_048_576;

@@ -18,7 +18,7 @@ import type { Scheduler } from "./scheduler.ts";
 import type { Services } from "./services.ts";
 import { readSessionLog, sessionLogPath } from "./session/log.ts";
 import type { SessionRecord } from "./session/record.ts";
-import { sessionRow, sessionRows, status } from "./status.ts";
+import { sessionRow, sessionRows, slotHistory, status } from "./status.ts";
 
 const probeTimeoutMs = 10_000;
 
@@ -37,6 +37,7 @@ export function loopServer(options: LoopServerOptions): Hono {
 
   app.get("/v1/hello", (c) => c.json({ protocol: protocolVersion, role: "loopd" }));
   app.get("/v1/status", async (c) => c.json({ status: "ok", ...await status(services, scheduler) }));
+  app.get("/v1/slots/history", (c) => c.json({ status: "ok", ...slotHistory(services) }));
   app.get("/v1/sessions", async (c) => c.json({ status: "ok", sessions: await sessionRows(services) }));
 
   app.post("/v1/sessions", async (c) => {

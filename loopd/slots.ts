@@ -6,6 +6,7 @@ import type { Clock } from "../core/clock.ts";
 import { assertOurs } from "../core/errors.ts";
 import type { SessionId } from "../core/ids.ts";
 import { slotQueueMax } from "../core/limits.ts";
+import { type KeptPrefix, SlotHistory } from "./slot_history.ts";
 
 /** Rank on a contended slot, best first (S10). `live` stands alone on the main slot. */
 export const priorities = [
@@ -25,6 +26,8 @@ export interface Lease {
   readonly queuedMs: number;
   /** A sign of life from the request that holds the slot. */
   touch(): void;
+  /** What the request found of its prefix, for the history. */
+  kept(kept: KeptPrefix): void;
   /**
    * Gives the slot up. `settled`: the server finished the request, so the slot is idle. `abandoned`: the request was cancelled or broke off,
    * so the server may still work on it, and nothing is sent there before it shows the slot idle. Once only; later calls do nothing.
@@ -77,6 +80,7 @@ export interface SlotGateOptions {
 }
 
 export class SlotGate {
+  readonly history: SlotHistory;
   #options: SlotGateOptions;
   #slots = new Map<number, Slot>();
   #closed = new AbortController();
@@ -84,6 +88,7 @@ export class SlotGate {
 
   constructor(options: SlotGateOptions) {
     this.#options = options;
+    this.history = new SlotHistory(options.clock);
   }
 
   /** Waits for the slot at the request's rank. Rejects with the signal's reason, SlotSilent or SlotQueueFull. */
@@ -106,7 +111,7 @@ export class SlotGate {
         since,
         grant: () => {
           leave();
-          resolve(this.#lease(slotNumber, slot, request.session, clock.monotonic() - since));
+          resolve(this.#lease(slotNumber, slot, { ...request, queuedMs: clock.monotonic() - since }));
         },
         refuse: (error) => {
           leave();
@@ -163,12 +168,14 @@ export class SlotGate {
     if (slot.state === "idle") slot.queue[0]?.grant();
   }
 
-  #lease(slotNumber: number, slot: Slot, session: SessionId, queuedMs: number): Lease {
+  #lease(slotNumber: number, slot: Slot, request: SlotRequest & { readonly queuedMs: number }): Lease {
     assertOurs(slot.state === "idle", `slot ${slotNumber} is granted only while idle`);
     const { clock } = this.#options;
+    const { session, priority, queuedMs } = request;
     slot.state = "busy";
     slot.holder = session;
     slot.lastLife = clock.monotonic();
+    const span = this.history.held(slotNumber, { session, priority, queuedMs });
     let held = true;
     return {
       slot: slotNumber,
@@ -176,9 +183,11 @@ export class SlotGate {
       touch: () => {
         if (held) slot.lastLife = clock.monotonic();
       },
+      kept: (kept) => span.kept(kept),
       release: (how) => {
         if (!held) return;
         held = false;
+        span.end(how);
         slot.holder = undefined;
         slot.state = "idle";
         if (how === "abandoned") this.#startDraining(slotNumber, slot);
@@ -190,9 +199,11 @@ export class SlotGate {
   #startDraining(slotNumber: number, slot: Slot): void {
     slot.state = "draining";
     slot.lastLife = this.#options.clock.monotonic();
+    const span = this.history.draining(slotNumber);
     const drain = this.#options.drained(slotNumber, this.#closed.signal).then(
       () => {
         slot.state = "idle";
+        span.end("settled");
         this.#serve(slot);
       },
       () => {}, // only a closing gate ends a drain early, and it has refused the waiters already

@@ -1,18 +1,17 @@
 // What the owner sees of a running loopd: slots, holds, queue, sessions. Read only.
 
+import { timestamp } from "../core/clock.ts";
 import type { SessionId } from "../core/ids.ts";
 import { parentSessionId, sessionKind } from "../core/ids.ts";
-import type { SessionRow, StatusAnswer } from "../core/protocol/loop.ts";
+import type { SessionRow, SlotHistoryAnswer, StatusAnswer } from "../core/protocol/loop.ts";
 import { laneOf } from "./root_turns.ts";
 import type { Scheduler } from "./scheduler.ts";
 import type { Services } from "./services.ts";
 import type { Session } from "./session/session.ts";
 
 export async function status(services: Services, scheduler: Scheduler): Promise<StatusAnswer> {
-  const { config, gate, holds, store, broker, server } = services;
+  const { config, store, broker, server } = services;
   const [state, brokerState] = await Promise.all([server?.look(), broker.reachable()]);
-  const views = new Map(gate.view().map((view) => [view.slot, view]));
-  const uses = [["main", config.slots.main], ["background", config.slots.background]] as const;
   return {
     inference: {
       url: config.inference?.url ?? "",
@@ -28,20 +27,42 @@ export async function status(services: Services, scheduler: Scheduler): Promise<
         : { text: state.text }),
     },
     broker: brokerState,
-    slots: uses.map(([use, slot]) => {
-      const view = views.get(slot);
-      return {
-        slot,
-        use,
-        state: view?.state ?? "idle",
-        ...(view?.holder === undefined ? {} : { holder: view.holder }),
-        queue: (view?.queue ?? []).map((waiter) => ({ ...waiter, waitedMs: Math.round(waiter.waitedMs) })),
-      };
-    }),
+    slots: slotRows(services),
     schedule: scheduler.rows(),
-    held: holds.all().map((turn) => rowOf(turn.session, services)),
+    held: heldRows(services),
     sessions: (await store.ids()).length,
   };
+}
+
+/** From memory alone: may be asked for every second. */
+export function slotHistory(services: Services): SlotHistoryAnswer {
+  const { history } = services.gate;
+  return {
+    time: timestamp(services.clock),
+    since: history.since,
+    slots: slotRows(services),
+    held: heldRows(services),
+    spans: [...history.spans()],
+  };
+}
+
+function slotRows({ config, gate }: Services): StatusAnswer["slots"] {
+  const views = new Map(gate.view().map((view) => [view.slot, view]));
+  const uses = [["main", config.slots.main], ["background", config.slots.background]] as const;
+  return uses.map(([use, slot]) => {
+    const view = views.get(slot);
+    return {
+      slot,
+      use,
+      state: view?.state ?? "idle",
+      ...(view?.holder === undefined ? {} : { holder: view.holder }),
+      queue: (view?.queue ?? []).map((waiter) => ({ ...waiter, waitedMs: Math.round(waiter.waitedMs) })),
+    };
+  });
+}
+
+function heldRows(services: Services): SessionRow[] {
+  return services.holds.all().map((turn) => rowOf(turn.session, services));
 }
 
 export async function sessionRows(services: Services): Promise<SessionRow[]> {

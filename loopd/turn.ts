@@ -113,6 +113,8 @@ async function askModel(turn: Turn, services: Services): Promise<void> {
       onContent: (text) => turn.emit({ event: "delta", data: { text } }),
       onThinking: (text) => turn.emit({ event: "thinking", data: { text } }),
     }, { clock: services.clock, livenessMs: server(services).config.livenessMs });
+    const { cacheN, promptN } = message.timings;
+    lease.kept({ cacheN, promptN, lostN: lostTokens(session, message.timings) });
     return { message, queuedMs: lease.queuedMs, elapsedMs: services.clock.monotonic() - started };
   });
   const { message, queuedMs, elapsedMs } = requested;

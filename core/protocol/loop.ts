@@ -99,6 +99,33 @@ export const slotRowSchema = z.strictObject({
   queue: z.array(z.strictObject({ session: sessionIdSchema, priority: z.string(), waitedMs: z.number() })),
 });
 
+/** One stretch of time in which a slot was held for one request, or drained after one. */
+export const slotSpanSchema = z.strictObject({
+  slot: z.int(),
+  state: z.enum(["busy", "draining"]),
+  session: sessionIdSchema.optional(),
+  priority: z.string().optional(),
+  /** Milliseconds in the queue before `start`. */
+  queuedMs: z.number().optional(),
+  start: z.string(),
+  /** Null while it goes on. */
+  end: z.string().nullable(),
+  how: z.enum(["settled", "abandoned"]).optional(),
+  /** Tokens of the prompt that the slot still held, that were computed, and that were computed again. */
+  kept: z.strictObject({ cacheN: z.int(), promptN: z.int(), lostN: z.int() }).optional(),
+});
+export type SlotSpan = z.infer<typeof slotSpanSchema>;
+
+/** `GET /v1/slots/history`: the last hour, oldest first, from memory; nothing from before `since`, when loopd started. */
+export const slotHistoryAnswerSchema = z.strictObject({
+  time: z.string(),
+  since: z.string(),
+  slots: z.array(slotRowSchema),
+  held: z.array(sessionRowSchema),
+  spans: z.array(slotSpanSchema),
+});
+export type SlotHistoryAnswer = z.infer<typeof slotHistoryAnswerSchema>;
+
 export const scheduleRowSchema = z.strictObject({
   name: z.string(),
   session: sessionIdSchema,
