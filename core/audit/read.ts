@@ -2,8 +2,10 @@
 // Reads in bounded memory, changes nothing, and judges nothing: a line it cannot read is passed on as such (verify.ts names faults).
 
 import { Buffer } from "node:buffer";
+import { auditLineBytesMax } from "../limits.ts";
+import { readLinesBackwards, seqOfLine } from "../read_lines.ts";
 import { type Envelope, readEnvelope } from "./line.ts";
-import { listSegments, readAt, readLines, readLinesBackwards } from "./segments.ts";
+import { listSegments, readAt, readLines } from "./segments.ts";
 
 export interface AuditFilter {
   readonly session?: string;
@@ -65,9 +67,9 @@ export async function readAuditPage(dir: string, options: AuditPageOptions): Pro
   let scannedBytes = 0;
   for (const segment of (await listSegments(dir)).reverse()) {
     if (await firstSeqOfSegment(segment.path) >= before) continue;
-    for await (const lines of readLinesBackwards(segment.path)) {
+    for await (const lines of readLinesBackwards(segment.path, auditLineBytesMax)) {
       for (const line of lines) {
-        const seq = seqOf(line);
+        const seq = seqOfLine(line);
         if (seq === undefined || seq >= before) continue;
         if (scannedBytes >= scanBytesMax) return pageOf(records, seq + 1);
         scannedBytes += line.length;
@@ -88,16 +90,10 @@ function pageOf(newestFirst: Envelope[], before: number | undefined): AuditPage 
   return { records: newestFirst.reverse(), ...(before === undefined || before <= 1 ? {} : { before }) };
 }
 
-/** What a line says its seq is, without parsing it: every line of ours begins so. */
-function seqOf(line: Uint8Array): number | undefined {
-  const match = /^\{"v":\d+,"seq":(\d{1,16}),/.exec(decoder.decode(line.subarray(0, lineStartBytes)));
-  return match === null ? undefined : Number(match[1]);
-}
-
 /** Infinity for a segment that holds no line of ours. */
 async function firstSeqOfSegment(path: string): Promise<number> {
-  return seqOf(await readAt(path, 0, lineStartBytes)) ?? Infinity;
+  return seqOfLine(await readAt(path, 0, lineStartBytes)) ?? Infinity;
 }
 
+/** More than what stands before the seq and the seq itself take. */
 const lineStartBytes = 48;
-const decoder = new TextDecoder();

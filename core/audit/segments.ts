@@ -1,11 +1,11 @@
 // The files of the audit log: which segments a folder holds, in what order, and their lines, read in bounded memory.
 // It reads bytes and numbers files; what a line means is the caller's.
 
-import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { auditLineBytesMax } from "../limits.ts";
 import { type AuditHead, auditHeadFileSchema } from "./record.ts";
 import { parseJson } from "../json.ts";
+import { readFrom } from "../read_lines.ts";
 
 export interface Segment {
   readonly name: string;
@@ -99,33 +99,6 @@ export async function* readLines(path: string, from = 0): AsyncGenerator<Line[]>
   if (held > 0) yield [{ offset, bytes: buffer.subarray(0, held), torn: true, tooLong: false }];
 }
 
-/**
- * The lines of one segment from its end to its beginning, each with its newline, newest first, as many at a time as one read brought. A torn
- * end and lines over `auditLineBytesMax` are passed over.
- */
-export async function* readLinesBackwards(path: string): AsyncGenerator<Buffer[]> {
-  using file = await Deno.open(path, { read: true });
-  // The end of a line whose beginning is not read yet; undefined while we stand in a line that is passed over.
-  let rest: Uint8Array | undefined;
-  for (let end = (await file.stat()).size; end > 0;) {
-    const from = Math.max(0, end - readBytes);
-    let block = Buffer.concat([await readFrom(file, from, end - from), rest ?? new Uint8Array()]);
-    if (rest === undefined) block = block.subarray(0, block.lastIndexOf(0x0a) + 1);
-    const lines: Buffer[] = [];
-    let lineEnd = block.length;
-    for (let at = lineEnd - 2; at >= -1 && lineEnd > 0; at = lineEnd - 2) {
-      const newline = at < 0 ? -1 : block.lastIndexOf(0x0a, at);
-      if (newline === -1 && from > 0) break;
-      const line = block.subarray(newline + 1, lineEnd);
-      if (line.length <= auditLineBytesMax) lines.push(line);
-      lineEnd = newline + 1;
-    }
-    if (lines.length > 0) yield lines;
-    if (lineEnd > 0) rest = lineEnd > auditLineBytesMax ? undefined : block.subarray(0, lineEnd);
-    end = from;
-  }
-}
-
 /** The last whole line of a segment with its newline, or `undefined` where it holds none. */
 export async function readLastLine(path: string): Promise<Uint8Array | undefined> {
   using file = await Deno.open(path, { read: true });
@@ -141,16 +114,4 @@ export async function readLastLine(path: string): Promise<Uint8Array | undefined
 export async function readAt(path: string, offset: number, length: number): Promise<Uint8Array> {
   using file = await Deno.open(path, { read: true });
   return await readFrom(file, offset, length);
-}
-
-async function readFrom(file: Deno.FsFile, offset: number, length: number): Promise<Uint8Array> {
-  await file.seek(offset, Deno.SeekMode.Start);
-  const bytes = new Uint8Array(length);
-  let at = 0;
-  while (at < length) {
-    const count = await file.read(bytes.subarray(at));
-    if (count === null) break;
-    at += count;
-  }
-  return bytes.subarray(0, at);
 }

@@ -3,8 +3,8 @@
 import { assert, assertEquals } from "@std/assert";
 import type { Envelope } from "../../../core/audit/line.ts";
 import { readAudit, readAuditPage } from "../../../core/audit/read.ts";
-import { readLinesBackwards } from "../../../core/audit/segments.ts";
 import { auditLineBytesMax } from "../../../core/limits.ts";
+import { readLinesBackwards } from "../../../core/read_lines.ts";
 import { type AuditFolder, auditFolder, denial, writtenFolder } from "../../support/audit_folder.ts";
 
 const all = () => true;
@@ -108,7 +108,9 @@ Deno.test("a segment reads the same backwards as forwards, whatever the lengths 
         const lines = lengths.map((length, at) => `${String.fromCharCode(97 + at).repeat(length - 1)}\n`);
         await Deno.writeTextFile(path, lines.join("") + torn);
         const read: string[] = [];
-        for await (const some of readLinesBackwards(path)) read.push(...some.map((line) => line.toString()));
+        for await (const some of readLinesBackwards(path, auditLineBytesMax)) {
+          read.push(...some.map((line) => line.toString()));
+        }
         assert(
           read.length === lines.length && read.every((line, at) => line === lines[lines.length - 1 - at]),
         );
@@ -119,7 +121,9 @@ Deno.test("a segment reads the same backwards as forwards, whatever the lengths 
       `a\n${"b".repeat(auditLineBytesMax)}\nc\n${"d".repeat(auditLineBytesMax - 1)}\n`,
     );
     const kept: number[] = [];
-    for await (const some of readLinesBackwards(path)) kept.push(...some.map((line) => line.length));
+    for await (const some of readLinesBackwards(path, auditLineBytesMax)) {
+      kept.push(...some.map((line) => line.length));
+    }
     assertEquals(kept, [auditLineBytesMax, 2, 2]);
   } finally {
     await Deno.remove(dir, { recursive: true });
