@@ -5,7 +5,7 @@ import { childSessionId } from "../core/ids.ts";
 import { joinLabels } from "../core/labels.ts";
 import { childrenPerTurnMax, sessionIdCharactersMax } from "../core/limits.ts";
 import type { TurnOutcome } from "../core/protocol/loop.ts";
-import { capText, cutMarker, isCut, neutralise } from "../core/text.ts";
+import { capText, isCut, neutralise } from "../core/text.ts";
 import { withTimeLine } from "./context/time_line.ts";
 import type { Services } from "./services.ts";
 import type { Session } from "./session/session.ts";
@@ -50,7 +50,7 @@ export async function runChild(
   const outcome = await runToEnd(child, capped, parent, services);
   const message = completionMessage(child, outcome, services.config.compact.summaryChars);
   const taskNote = isCut(task, resultChars)
-    ? `\n[the task was cut before the child got it] ${cutMarker(resultChars, task.length)}`
+    ? `\n[the task was cut before the child got it] ${capped.slice(capped.lastIndexOf("\n") + 1)}`
     : "";
   return {
     status: outcome.status === "completed" ? "ok" : "error",
