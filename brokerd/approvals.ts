@@ -33,6 +33,8 @@ interface Pending {
   readonly asked: Asked;
   readonly expiresAtMs: number;
   readonly end: (end: ApprovalEnd) => void;
+  /** Its record is durable: from then on the owner sees it and may decide. */
+  listed: boolean;
 }
 
 export class Approvals {
@@ -72,7 +74,13 @@ export class Approvals {
     // Pending from here on, so that a raise while the record is being written voids it as well.
     const id = `a${seq}`;
     const { promise, resolve } = Promise.withResolvers<ApprovalEnd>();
-    const pending: Pending = { id, asked, expiresAtMs, end: (end) => this.#end(pending, end, resolve) };
+    const pending: Pending = {
+      id,
+      asked,
+      expiresAtMs,
+      end: (end) => this.#end(pending, end, resolve),
+      listed: false,
+    };
     this.#pending.set(id, pending);
     const onClosed = () => pending.end({ state: "void", reason: "the call was closed while it waited" });
     closed.addEventListener("abort", onClosed, { once: true });
@@ -80,7 +88,10 @@ export class Approvals {
     const cancelExpiry = this.#expireLater(pending);
     try {
       await this.#log.commit();
-      if (this.#pending.has(id)) onListed(id);
+      if (this.#pending.has(id)) {
+        pending.listed = true;
+        onListed(id);
+      }
       return await promise;
     } finally {
       this.#pending.delete(id);
@@ -90,7 +101,7 @@ export class Approvals {
   }
 
   list(): Approval[] {
-    return [...this.#pending.values()].map(({ id, asked, expiresAtMs }) => ({
+    return [...this.#pending.values()].filter(({ listed }) => listed).map(({ id, asked, expiresAtMs }) => ({
       id,
       status: "pending",
       session: asked.session,
@@ -108,7 +119,7 @@ export class Approvals {
   /** The owner's word, durable when it resolves. Throws ProtocolError: 404 for one not pending, 409 for another body's hash. */
   async decide(id: string, decision: "approve" | "deny", bodySha256: string): Promise<void> {
     const pending = this.#pending.get(id);
-    if (pending === undefined) {
+    if (!pending?.listed) {
       throw new ProtocolError(
         "no-such-approval",
         STATUS_CODE.NotFound,

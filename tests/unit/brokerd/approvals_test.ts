@@ -62,6 +62,37 @@ Deno.test("B10 F9 nested calls that wait are listed with ancestry, label, exact 
   assertEquals(refused?.body, two.body);
 });
 
+Deno.test("B10 a call is shown to the owner only once the record that he was asked is durable", async () => {
+  let gate: Promise<void> = Promise.resolve();
+  await using rig = await brokerRig({
+    grants: askPrivate,
+    audit: {
+      openFile: (path, options) => {
+        const file = Deno.openSync(path, options);
+        return {
+          writeSync: (bytes) => file.writeSync(bytes),
+          syncData: async () => {
+            await gate;
+            await file.syncData();
+          },
+          close: () => file.close(),
+        };
+      },
+    },
+  });
+  const { promise, resolve } = Promise.withResolvers<void>();
+  gate = promise;
+  const waiting = rig.call("chat-a", 1);
+  while ((await rig.callState("chat-a", 1)).status === "unknown");
+  while (!(await rig.records()).some(({ kind }) => kind === "approval"));
+  assertEquals(await rig.approvals(), []);
+  assertEquals(await rig.callState("chat-a", 1), { status: "running" });
+  resolve();
+  const { id, bodySha256 } = await rig.nextApproval();
+  await decide(rig, id, "deny", bodySha256);
+  assertEquals(codeOf(await waiting), "ApprovalDenied");
+});
+
 Deno.test("B10 F31 an approval is valid once, for its hash and its id alone", async () => {
   await using rig = await brokerRig({ grants: askPrivate });
   const waiting = rig.call("chat-a", 1);
