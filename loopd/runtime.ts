@@ -21,6 +21,7 @@ import { loopServer } from "./server.ts";
 import type { Services } from "./services.ts";
 import { resumeOpenTurns } from "./recovery.ts";
 import { SessionStore } from "./session/store.ts";
+import { SessionList } from "./session_list.ts";
 import { Scheduler } from "./scheduler.ts";
 import { SlotGate } from "./slots.ts";
 import { runChild } from "./subagent.ts";
@@ -101,7 +102,10 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
     directory: paths.sessions,
     clock,
     freezeBaseline: async (label) => ({ system: await freezeBaseline(memory, label), tools: tools.json }),
-    onAppend: (session) => index.note(session),
+    onAppend: (session) => {
+      index.note(session);
+      list.note(session);
+    },
   });
   const services: Services = {
     config,
@@ -127,12 +131,26 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
   const outputs: ToolOutputs = new ToolOutputs(services, paths.sessions);
   const turns = new RootTurns(services);
   const scheduler = new Scheduler(services, turns);
+  const list = new SessionList({
+    directory: paths.sessions,
+    clock,
+    slots: config.slots,
+    holds: services.holds,
+  });
   const archive = sessionArchive(paths.sessions, services, index);
 
   const stopped = new AbortController();
   const listener = await listenOnSocket(
     paths.loopSocket,
-    loopServer({ services, turns, scheduler, archive, sessionsDirectory: paths.sessions, onBug: onFatal }),
+    loopServer({
+      services,
+      turns,
+      scheduler,
+      archive,
+      list,
+      sessionsDirectory: paths.sessions,
+      onBug: onFatal,
+    }),
   );
   const met = meetBroker(broker, clock, stopped.signal).catch((error) => {
     if (!stopped.signal.aborted) onFatal(error);

@@ -2,14 +2,15 @@
 
 import { type Context, Hono } from "hono";
 import { streamSSE } from "hono/streaming";
+import { z } from "zod";
 import { STATUS_CODE } from "@std/http";
-import { ProtocolError } from "../core/errors.ts";
-import { isSessionId, type SessionId } from "../core/ids.ts";
+import { ProtocolError, UsageError } from "../core/errors.ts";
+import { isSessionId, type SessionId, sessionIdSchema } from "../core/ids.ts";
 import { emptySchema, protocolVersion } from "../core/protocol/common.ts";
 import { newSessionRequestSchema, type TurnEvent, turnRequestSchema } from "../core/protocol/loop.ts";
 import { userTextBytesMax } from "../core/limits.ts";
 import { utf8Length } from "../core/text.ts";
-import { createApp, readJson } from "../core/wire/server.ts";
+import { createApp, parseWith, readJson } from "../core/wire/server.ts";
 import type { Archive } from "./archive.ts";
 import { newChatId, openOrCreate } from "./new_session.ts";
 import { probe } from "./probe.ts";
@@ -17,28 +18,56 @@ import type { RootTurns } from "./root_turns.ts";
 import type { Scheduler } from "./scheduler.ts";
 import type { Services } from "./services.ts";
 import { readSessionLog, sessionLogPath } from "./session/log.ts";
+import { readLogPage } from "./session/log_page.ts";
+import type { SessionList } from "./session_list.ts";
 import type { SessionRecord } from "./session/record.ts";
 import { sessionRow, sessionRows, slotHistory, status } from "./status.ts";
 
 const probeTimeoutMs = 10_000;
+
+/** Rows of one page of the list, records of one page of a log, and their bytes. */
+const listRowsMax = 500;
+const listRowsDefault = 50;
+const logPageRecordsMax = 1_000;
+const logPageRecordsDefault = 100;
+const logPageBytesMax = 4 * 1_048_576;
+
+const count = (max: number) => z.string().regex(/^[1-9]\d{0,15}$/).transform(Number).pipe(z.int().max(max));
+const listQuerySchema = z.strictObject({
+  limit: count(listRowsMax).optional(),
+  after: sessionIdSchema.optional(),
+  parent: z.union([z.literal(""), sessionIdSchema]).optional(),
+});
+const logQuerySchema = z.strictObject({
+  follow: z.string().optional(),
+  before: count(Number.MAX_SAFE_INTEGER).optional(),
+  limit: count(logPageRecordsMax).optional(),
+});
 
 export interface LoopServerOptions {
   readonly services: Services;
   readonly turns: RootTurns;
   readonly scheduler: Scheduler;
   readonly archive: Archive;
+  readonly list: SessionList;
   readonly sessionsDirectory: string;
   readonly onBug: (error: unknown) => void;
 }
 
 export function loopServer(options: LoopServerOptions): Hono {
-  const { services, turns, scheduler, archive, sessionsDirectory } = options;
+  const { services, turns, scheduler, archive, list, sessionsDirectory } = options;
   const app = createApp(options.onBug);
 
   app.get("/v1/hello", (c) => c.json({ protocol: protocolVersion, role: "loopd" }));
   app.get("/v1/status", async (c) => c.json({ status: "ok", ...await status(services, scheduler) }));
   app.get("/v1/slots/history", (c) => c.json({ status: "ok", ...slotHistory(services) }));
-  app.get("/v1/sessions", async (c) => c.json({ status: "ok", sessions: await sessionRows(services) }));
+  app.get("/v1/sessions", async (c) => {
+    if (Object.keys(c.req.query()).length === 0) {
+      return c.json({ status: "ok", sessions: await sessionRows(services) });
+    }
+    const { limit = listRowsDefault, ...query } = parseWith(listQuerySchema, c.req.query());
+    return c.json({ status: "ok", ...await list.page({ limit, ...query }) });
+  });
 
   app.post("/v1/sessions", async (c) => {
     const { class: sensitivity } = await readJson(c, newSessionRequestSchema);
@@ -83,8 +112,22 @@ export function loopServer(options: LoopServerOptions): Hono {
 
   app.get("/v1/sessions/:id/log", async (c) => {
     const id = sessionIdOf(c);
+    const { follow, before, limit } = parseWith(logQuerySchema, c.req.query());
+    if (before !== undefined || limit !== undefined) {
+      const path = sessionLogPath(sessionsDirectory, id);
+      const page = await readLogPage(path, {
+        before,
+        recordsMax: limit ?? logPageRecordsDefault,
+        bytesMax: logPageBytesMax,
+      }).catch((error) => {
+        if (error instanceof Deno.errors.NotFound) throw unknownSession(id);
+        if (!(error instanceof UsageError)) throw error;
+        throw new ProtocolError("newer-format", STATUS_CODE.Conflict, error.message);
+      });
+      return c.json({ status: "ok", ...page });
+    }
     await mustExist(id, services);
-    if (c.req.query("follow") === undefined) {
+    if (follow === undefined) {
       return c.json({ status: "ok", records: await readSessionLog(sessionLogPath(sessionsDirectory, id)) });
     }
     return streamSSE(c, async (stream) => {
@@ -129,9 +172,11 @@ function sessionIdOf(c: Context): SessionId {
 }
 
 async function mustExist(id: SessionId, services: Services): Promise<void> {
-  if (!await services.store.exists(id)) {
-    throw new ProtocolError("unknown-session", STATUS_CODE.NotFound, `no session is named ${id}`);
-  }
+  if (!await services.store.exists(id)) throw unknownSession(id);
+}
+
+function unknownSession(id: SessionId): ProtocolError {
+  return new ProtocolError("unknown-session", STATUS_CODE.NotFound, `no session is named ${id}`);
 }
 
 // Between a turn that emits and a reader that may be slow or gone: a reader that is gone leaves the turn running.

@@ -42,6 +42,42 @@ export const sessionRowSchema = z.strictObject({
 export type SessionRow = z.infer<typeof sessionRowSchema>;
 export const sessionsAnswerSchema = z.strictObject({ sessions: z.array(sessionRowSchema) });
 
+/** One row of `GET /v1/sessions?limit&after&parent`. */
+export const sessionListRowSchema = z.strictObject({
+  session: sessionIdSchema,
+  parent: sessionIdSchema.nullable(),
+  kind: z.string(),
+  /** Null like `summary`. */
+  status: z.enum(sessionStatuses).nullable(),
+  slot: z.int(),
+  /** When its log last grew. */
+  changed: z.string(),
+  children: z.int(),
+  /** Beginning of the first text it was given. */
+  title: z.string(),
+  /** What takes reading the whole log; null until a later page has read that far. */
+  summary: z.strictObject({
+    label: labelSchema,
+    turns: z.int(),
+    cachedShare: z.number().nullable(),
+    usage: usageSchema,
+  }).nullable(),
+});
+export type SessionListRow = z.infer<typeof sessionListRowSchema>;
+/** Newest first. */
+export const sessionListAnswerSchema = z.strictObject({
+  sessions: z.array(sessionListRowSchema),
+  /** Ask again with `after` = this for those that changed earlier; absent at the end. */
+  after: sessionIdSchema.optional(),
+});
+
+/** `GET /v1/sessions/:id/log?before&limit`: newest last. */
+export const logPageAnswerSchema = z.strictObject({
+  records: z.array(z.record(z.string(), z.unknown())),
+  /** Ask again with `before` = this for the records before; absent at the beginning. */
+  before: z.int().optional(),
+});
+
 export const turnRequestSchema = z.strictObject({ text: z.string().min(1) });
 
 export const turnCallSchema = z.strictObject({

@@ -153,7 +153,8 @@ function decodeLines(
   return { records, goodBytes };
 }
 
-function decodeLine(line: Uint8Array, path: string): SessionRecord | undefined {
+/** Undefined for a line that is no record; throws UsageError for one of a newer format. */
+export function decodeLine(line: Uint8Array, path: string): SessionRecord | undefined {
   const value = parseJson(decoder.decode(line))?.value as { v?: unknown } | undefined;
   if (typeof value?.v === "number" && value.v > sessionLogVersion) {
     throw new UsageError([{

@@ -247,7 +247,7 @@ export function noUsage(): Usage {
   return { promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
 }
 
-function addUsage(usage: Usage, timings: Timings): Usage {
+export function addUsage(usage: Usage, timings: Timings): Usage {
   return {
     promptTokens: usage.promptTokens + timings.cacheN + timings.promptN,
     cachedTokens: usage.cachedTokens + timings.cacheN,
