@@ -54,7 +54,8 @@ export function parseWith<T>(schema: z.ZodType<T>, value: unknown): T {
   const issues = result.error.issues.slice(0, 5).map((issue) =>
     `${issue.path.join(".") || "body"}: ${issue.message}`
   );
-  throw new ProtocolError("bad-request", STATUS_CODE.BadRequest, issues.join("; ").slice(0, 500));
+  // An unknown key is named, and its name is the peer's.
+  throw new ProtocolError("bad-request", STATUS_CODE.BadRequest, printable(issues.join("; ").slice(0, 500)));
 }
 
 async function readBody(c: Context): Promise<string> {
@@ -69,10 +70,16 @@ async function readBody(c: Context): Promise<string> {
   if (stream === null) return "";
   const chunks: Uint8Array[] = [];
   let length = 0;
-  for await (const chunk of stream) {
-    length += chunk.length;
-    if (length > requestBodyBytesMax) throw tooLarge();
-    chunks.push(chunk);
+  try {
+    for await (const chunk of stream) {
+      length += chunk.length;
+      if (length > requestBodyBytesMax) throw tooLarge();
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    if (error instanceof ProtocolError) throw error;
+    // The caller left in the middle, or its framing is broken: its own affair, and no fault of this role's.
+    throw new ProtocolError("bad-request", STATUS_CODE.BadRequest, "the body broke off");
   }
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(
@@ -94,7 +101,11 @@ function concat(chunks: Uint8Array[], length: number): Uint8Array {
 }
 
 function shown(path: string): string {
-  return path.slice(0, 100).replace(/[^\x21-\x7e]/g, "?");
+  return printable(path.slice(0, 100)).replaceAll(" ", "?");
+}
+
+function printable(text: string): string {
+  return text.replace(/[^\x20-\x7e]/g, "?");
 }
 
 /**
