@@ -1,0 +1,133 @@
+// `deno task mutate`: does the suite notice when brokerd or core is wrong? Applies each deliberate fault of faults.ts to a copy of the
+// checkout, one at a time, and runs the tests that are to fail. Prints `N of N caught`; exit 1 where one survives, no longer fits the code,
+// or breaks the program instead of its behaviour. Never touches the checkout.
+
+import { parseArgs } from "node:util";
+import { exitCodes } from "../../core/errors.ts";
+import { type Fault, faults } from "./faults.ts";
+import { copyCheckout, type Scratch } from "./scratch.ts";
+
+/** A fault may leave a test waiting for ever; the sound tests end well within this. */
+const testMsMax = 120_000;
+const jobsMax = 8;
+
+type Verdict = "caught" | "caught by the clock" | "SURVIVED" | "DOES NOT LOAD" | "DOES NOT FIT";
+
+const help = `Applies deliberate faults to a copy of the checkout and counts those that the tests notice.
+
+  deno task mutate [--only TEXT] [--jobs N] [--json]
+
+  --only TEXT  the faults whose name or file holds this text
+  --jobs N     faults at work at once (default 2)
+  --json       one JSON object a line
+
+Exit codes: 0 all caught, 1 not all, 2 usage.`;
+
+const checkout = new URL("../..", import.meta.url).pathname.replace(/\/$/, "");
+
+interface Ran {
+  readonly passed: boolean;
+  readonly late: boolean;
+  /** Some test ran and failed, rather than none at all. */
+  readonly testFailed: boolean;
+  readonly output: string;
+}
+
+async function runTests(root: string, tests: readonly string[]): Promise<Ran> {
+  const child = new Deno.Command(Deno.execPath(), {
+    // Without a type check: what is to notice is a test, not the compiler.
+    args: ["test", "-A", "--frozen", "-q", "--no-check", "--fail-fast", ...tests],
+    cwd: root,
+    env: { NO_COLOR: "1" },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  let late = false;
+  const timer = setTimeout(() => {
+    late = true;
+    child.kill("SIGKILL");
+  }, testMsMax);
+  const { success, stdout, stderr } = await child.output();
+  clearTimeout(timer);
+  const decoder = new TextDecoder();
+  const output = decoder.decode(stdout) + decoder.decode(stderr);
+  return { passed: success, late, testFailed: /^\S.*\.\.\. FAILED/m.test(output), output };
+}
+
+async function loads(root: string, file: string): Promise<boolean> {
+  const { success } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", "-q", "--frozen", "--no-check", "--allow-read", file],
+    cwd: root,
+    stdin: "null",
+    stdout: "null",
+    stderr: "null",
+  }).output();
+  return success;
+}
+
+async function judge(scratch: Scratch, fault: Fault): Promise<Verdict> {
+  try {
+    return await scratch.withReplaced(fault, async () => {
+      if (!await loads(scratch.root, fault.file)) return "DOES NOT LOAD";
+      const { passed, late, testFailed } = await runTests(scratch.root, fault.tests);
+      if (late) return "caught by the clock";
+      if (passed) return "SURVIVED";
+      return testFailed ? "caught" : "DOES NOT LOAD";
+    });
+  } catch (error) {
+    if (error instanceof Error && error.message.includes("wanted once")) return "DOES NOT FIT";
+    throw error;
+  }
+}
+
+async function main(): Promise<number> {
+  const { values } = parseArgs({
+    options: {
+      only: { type: "string" },
+      jobs: { type: "string", default: "2" },
+      json: { type: "boolean" },
+      help: { type: "boolean", short: "h" },
+    },
+  });
+  const jobs = Number(values.jobs);
+  if (values.help || !Number.isInteger(jobs) || jobs < 1 || jobs > jobsMax) {
+    console.log(help);
+    return values.help ? exitCodes.done : exitCodes.usage;
+  }
+  const { only = "" } = values;
+  const chosen = faults.filter(({ name, file }) => name.includes(only) || file.includes(only));
+  const began = performance.now();
+
+  await using scratches = new AsyncDisposableStack();
+  const copies: Scratch[] = [];
+  for (let job = 0; job < jobs; job++) copies.push(scratches.use(await copyCheckout(checkout)));
+
+  // A test that fails without any fault would seem to catch them all.
+  const sound = await runTests(copies[0].root, [...new Set(chosen.flatMap(({ tests }) => tests))]);
+  if (!sound.passed) {
+    console.error(sound.output);
+    console.error("the tests fail without any fault; nothing can be said");
+    return exitCodes.failed;
+  }
+
+  const waiting = [...chosen];
+  let caught = 0;
+  await Promise.all(copies.map(async (scratch) => {
+    for (let fault = waiting.shift(); fault !== undefined; fault = waiting.shift()) {
+      const verdict = await judge(scratch, fault);
+      if (verdict.startsWith("caught")) caught++;
+      const { name, file } = fault;
+      console.log(values.json ? JSON.stringify({ name, file, verdict }) : `${verdict}: ${name} (${file})`);
+    }
+  }));
+  const seconds = Math.round((performance.now() - began) / 1_000);
+  console.log(
+    values.json
+      ? JSON.stringify({ caught, of: chosen.length, seconds })
+      : `${caught} of ${chosen.length} caught in ${seconds} s`,
+  );
+  return caught === chosen.length ? exitCodes.done : exitCodes.failed;
+}
+
+if (import.meta.main) Deno.exit(await main());
