@@ -25,7 +25,7 @@ export interface InferenceServerOptions {
   readonly slots: readonly number[];
 }
 
-/** Before a first look at a slot: a cancelled stream is noticed within 20 ms, anything else needs the slow poll (facts 3c). */
+/** Before a look at a slot: a cancelled stream is noticed within 20 ms, anything else needs the slow poll (facts 3c). */
 const drainFirstLookMs = 25;
 const loadingPollMs = 500;
 
@@ -168,9 +168,12 @@ export class InferenceServer {
   #pollSlots(): Promise<unknown> {
     return this.#nextPoll ??= (async () => {
       const { clock } = this.#options;
-      const waitMs = this.#lastPollMs === undefined ? 0 : this.#lastPollMs + drainPollMs - clock.monotonic();
+      // The first look is that of the start, and what an earlier loopd left running it cancelled long before: its own start took longer.
+      const waitMs = this.#lastPollMs === undefined
+        ? 0
+        : Math.max(drainFirstLookMs, this.#lastPollMs + drainPollMs - clock.monotonic());
       try {
-        await delay(clock, Math.max(drainFirstLookMs, waitMs), this.#closed.signal);
+        await (waitMs > 0 ? delay(clock, waitMs, this.#closed.signal) : undefined);
       } finally {
         this.#nextPoll = undefined;
         this.#lastPollMs = clock.monotonic();

@@ -44,7 +44,7 @@ function packageEnvironment(own: OwnEnvironment): Record<string, string> {
 }
 
 /** As Deno itself would find it; a child without HOME could not. */
-function denoDirectory(own: OwnEnvironment): string {
+export function denoDirectory(own: OwnEnvironment): string {
   if (own.DENO_DIR) return resolve(own.DENO_DIR);
   if (own.XDG_CACHE_HOME && Deno.build.os !== "darwin") return join(own.XDG_CACHE_HOME, "deno");
   return join(own.HOME ?? "/", ...(Deno.build.os === "darwin" ? ["Library", "Caches"] : [".cache"]), "deno");

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { systemClock } from "../../core/clock.ts";
 import type { Fault } from "../../core/errors.ts";
 import type { HomePaths } from "../../core/home.ts";
-import type { OwnEnvironment } from "./environment.ts";
+import { isJsonObject, parseJsonObject } from "../../core/json.ts";
+import { denoDirectory, type OwnEnvironment } from "./environment.ts";
 import { homeDirectories } from "./directories.ts";
 import { takeHomeLock } from "./lock.ts";
 import type { Role } from "./plan.ts";
@@ -40,7 +41,7 @@ export async function up(options: UpOptions): Promise<Supervisor | { faults: Fau
   }
   const lock = takeHomeLock(paths);
   if (lock === undefined) return { faults: [runningFault(paths)] };
-  const missing = await fetchPackages(root, entries);
+  const missing = packagesAreThere(root, own) ? undefined : await fetchPackages(root, entries);
   if (missing !== undefined) {
     lock.release();
     return { faults: [missing] };
@@ -67,6 +68,25 @@ export async function up(options: UpOptions): Promise<Supervisor | { faults: Fau
   });
   supervisor.ended.then(() => lock.release());
   return supervisor;
+}
+
+/**
+ * Deno installs every package of the lock before a program's first line, so the launcher's own start has done it, unless its cache is another.
+ * Looking takes a millisecond, asking Deno as long as starting it. With more registries than one only Deno knows whose packages count.
+ */
+function packagesAreThere(root: string, own: OwnEnvironment): boolean {
+  try {
+    const cache = join(denoDirectory(own), "npm");
+    const [registry, ...others] = [...Deno.readDirSync(cache)];
+    const locked = parseJsonObject(Deno.readTextFileSync(join(root, "deno.lock")))?.npm;
+    if (registry === undefined || others.length > 0 || !isJsonObject(locked)) return false;
+    return Object.keys(locked).every((key) => {
+      const [, name, version] = /^(@?[^@]+)@([^@_]+)/.exec(key)!;
+      return Deno.statSync(join(cache, registry.name, name, version)).isDirectory;
+    });
+  } catch {
+    return false;
+  }
 }
 
 /** Roles run from the cache alone, so what they import must be in it before: a few megabytes at the first start, nothing later. */
