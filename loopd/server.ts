@@ -37,6 +37,7 @@ const listQuerySchema = z.strictObject({
   limit: count(listRowsMax).optional(),
   after: sessionIdSchema.optional(),
   parent: z.union([z.literal(""), sessionIdSchema]).optional(),
+  session: sessionIdSchema.optional(),
 });
 const logQuerySchema = z.strictObject({
   follow: z.string().optional(),

@@ -31,6 +31,8 @@ export interface ListQuery {
   readonly after?: SessionId;
   /** Only this one's children; "" for those that have no parent. */
   readonly parent?: SessionId | "";
+  /** Only this one. */
+  readonly session?: SessionId;
 }
 
 export class SessionList {
@@ -54,10 +56,12 @@ export class SessionList {
   }
 
   async page(
-    { limit, after, parent }: ListQuery,
+    { limit, after, parent, session }: ListQuery,
   ): Promise<{ sessions: SessionListRow[]; after?: SessionId }> {
     await (this.#loading ??= this.#load());
-    const wanted = parent === undefined
+    const wanted = session !== undefined
+      ? [session].filter((id) => this.#changed.has(id))
+      : parent === undefined
       ? this.#sorted()
       : this.#sorted().filter((id) => (this.#listedParent(id) ?? "") === parent);
     const from = after === undefined ? 0 : wanted.indexOf(after) + 1;

@@ -42,7 +42,7 @@ export const sessionRowSchema = z.strictObject({
 export type SessionRow = z.infer<typeof sessionRowSchema>;
 export const sessionsAnswerSchema = z.strictObject({ sessions: z.array(sessionRowSchema) });
 
-/** One row of `GET /v1/sessions?limit&after&parent`. */
+/** One row of `GET /v1/sessions?limit&after&parent&session`. */
 export const sessionListRowSchema = z.strictObject({
   session: sessionIdSchema,
   parent: sessionIdSchema.nullable(),

@@ -73,6 +73,8 @@ Deno.test("B11 a page of the list says of each session what the plain list says,
       { title: "count to three", children: 0 },
     ]);
     assertEquals(ids((await page(rig, "parent=")).sessions), [second, first]);
+    assertEquals((await page(rig, `session=${first}`)).sessions, [sessions[1]]);
+    assertEquals((await page(rig, "session=chat-nobody")).sessions, []);
     assertEquals(ids((await page(rig, `parent=${first}`)).sessions), [`sub-${first}-1` as SessionId]);
   }
   await rig.send(first, "another plain word");
