@@ -7,11 +7,14 @@ export interface FakeClock extends Clock {
   advance(byMs: number): Promise<void>;
   /** Callbacks that still wait. */
   readonly pending: number;
+  /** Resolves when somebody next asks to be called after exactly `delayMs`, or at once where somebody waits so now. */
+  scheduled(delayMs: number): Promise<void>;
 }
 
 export function fakeClock(startMs: number = Date.UTC(2026, 11, 1, 12, 0, 0)): FakeClock {
   let time = startMs;
-  const waiting = new Set<{ due: number; callback: () => void }>();
+  const waiting = new Set<{ due: number; delayMs: number; callback: () => void }>();
+  const lookouts = new Set<{ delayMs: number; resolve: () => void }>();
   return {
     now: () => time,
     monotonic: () => time - startMs,
@@ -19,10 +22,20 @@ export function fakeClock(startMs: number = Date.UTC(2026, 11, 1, 12, 0, 0)): Fa
       return waiting.size;
     },
     schedule(delayMs, callback) {
-      const entry = { due: time + Math.max(0, delayMs), callback };
+      const entry = { due: time + Math.max(0, delayMs), delayMs, callback };
       waiting.add(entry);
+      for (const lookout of lookouts) {
+        if (lookout.delayMs !== delayMs) continue;
+        lookouts.delete(lookout);
+        lookout.resolve();
+      }
       return () => waiting.delete(entry);
     },
+    scheduled: (delayMs) =>
+      new Promise((resolve) => {
+        if ([...waiting].some((entry) => entry.delayMs === delayMs)) resolve();
+        else lookouts.add({ delayMs, resolve });
+      }),
     async advance(byMs) {
       const until = time + byMs;
       await settle();

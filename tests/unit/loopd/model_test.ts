@@ -395,17 +395,9 @@ Deno.test("F22 K2 a server with too few slots gets no request, whatever it would
 
 Deno.test("a server that is still loading is waited for", async () => {
   const clock = fakeClock();
-  const slept = Promise.withResolvers<void>();
-  const watched: Clock = {
-    ...clock,
-    schedule(delayMs, callback) {
-      if (delayMs === 500) slept.resolve();
-      return clock.schedule(delayMs, callback);
-    },
-  };
   await using stub = await startModelStub({ loading: true, script: () => ({ content: "here now" }) });
-  const { message } = ask(stub.url, { clock: watched });
-  await slept.promise;
+  const { message } = ask(stub.url, { clock });
+  await clock.scheduled(500);
   stub.finishLoading();
   await clock.advance(500);
   assertEquals((await message).content, "here now");
