@@ -10,6 +10,7 @@ import {
 import { describeError, exitCodes, UsageError } from "../../core/errors.ts";
 import { chooseHome, homePaths, resolveHome } from "../../core/home.ts";
 import { auditCommands } from "./audit.ts";
+import { backupCommands } from "./backup.ts";
 import { chatCommand } from "./chat.ts";
 import { type Command, CommandFailure, Context, Given } from "./command.ts";
 import { completionsCommand } from "./completions.ts";
@@ -25,6 +26,7 @@ const listed: readonly Command[] = [
   ...statusCommands,
   ...grantCommands,
   ...auditCommands,
+  ...backupCommands,
 ];
 /** Every command of the CLI, in the order of its help. */
 export const commands: readonly Command[] = [...listed, completionsCommand(listed)];

@@ -1,9 +1,11 @@
-// `deno task bx`: runs the owner's CLI as a child that can reach loop.sock, owner.sock and one audit directory, and nothing else.
-// Passes on what the owner typed and the exit code. Loads no package: every command pays for this start.
+// `deno task bx`: runs the owner's CLI as a child that can reach loop.sock, owner.sock and one audit directory, and nothing else; `backup`
+// and `restore` as one that reaches a home and one other directory, and no socket. Passes on what the owner typed and the exit code.
+// Loads no package: every command pays for this start.
 
 import { join, resolve } from "node:path";
 import { exitCodes, UsageError } from "../../core/errors.ts";
 import { chooseHome, homePaths, pathFaults, resolveHome } from "../../core/home.ts";
+import { backupArguments, backupWord } from "../backup/arguments.ts";
 import { type OwnEnvironment, ownEnvironment, personEnvironment } from "./environment.ts";
 import { denoArguments, plan } from "./plan.ts";
 import { printFaults } from "./program.ts";
@@ -18,6 +20,10 @@ export interface BxOptions {
 export function bxArguments(typed: readonly string[], { root, own }: BxOptions): string[] {
   const { home: flag, directory, rest } = takeDirectories(typed, own);
   const home = resolveHome(chooseHome({ flag, env: own }));
+  const word = backupWord(rest);
+  if (word !== undefined) {
+    return backupArguments(word, rest, { root, home, typedIn: own.INIT_CWD ?? Deno.cwd() });
+  }
   const faults = pathFaults(home);
   if (directory?.includes(",")) {
     faults.push({

@@ -9,7 +9,7 @@ import type { HomePaths } from "../../core/home.ts";
 
 export type Role = "loopd" | "brokerd";
 /** Roles run for ever; the others are programs that the launcher starts for a person. */
-export type Process = Role | "bxctl" | "practice";
+export type Process = Role | "bxctl" | "practice" | "backup" | "restore";
 
 export interface PlanFacts {
   readonly paths: HomePaths;
@@ -17,6 +17,10 @@ export interface PlanFacts {
   readonly brokerd?: BrokerdConfig;
   /** What `bx audit --dir` names in place of the home's own audit directory; absolute. */
   readonly auditDirectory?: string;
+  /** What `bx backup DIR` and `bx restore DIR` name; absolute. */
+  readonly backupDirectory?: string;
+  /** Parts of a home that a backup holds only where the owner asks for them. */
+  readonly backUpAlso?: readonly ("secrets" | "permissions")[];
 }
 
 /** What a process may do. No process is given environment, system, run or ffi. */
@@ -33,7 +37,8 @@ export interface Powers {
   readonly hosts: readonly string[];
 }
 
-export function powers(process: Process, { paths, loopd, brokerd, auditDirectory }: PlanFacts): Powers {
+export function powers(process: Process, facts: PlanFacts): Powers {
+  const { paths, loopd, brokerd, auditDirectory, backupDirectory = "/", backUpAlso = [] } = facts;
   switch (process) {
     case "loopd": // Thinks, holds no authority: never owner.sock, never a secret but its server's own.
       return {
@@ -65,6 +70,31 @@ export function powers(process: Process, { paths, loopd, brokerd, auditDirectory
         connect: [paths.loopSocket, paths.ownerSocket],
         hosts: [],
       };
+    case "backup": { // Copies a home out while the roles work: reaches nobody, and no secret unless the owner says so.
+      const directories = [backupDirectory, `${backupDirectory}.partial`];
+      return {
+        read: [
+          ...[
+            paths.loopdToml,
+            paths.brokerdToml,
+            paths.grantsToml,
+            paths.memory,
+            paths.sessions,
+            paths.audit,
+          ],
+          ...backUpAlso.map((name) => paths[name]),
+          ...directories,
+        ],
+        write: directories,
+        listen: [],
+        connect: [],
+        hosts: [],
+      };
+    }
+    case "restore": { // Makes a home that is not there yet.
+      const homes = [paths.home, `${paths.home}.restoring`];
+      return { read: [backupDirectory, ...homes], write: homes, listen: [], connect: [], hosts: [] };
+    }
     case "practice": // The practice model: listens on a free port of this device, and connects to none.
       return { read: [], write: [], listen: [], connect: [], hosts: ["127.0.0.1:0"] };
   }
