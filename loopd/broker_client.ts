@@ -75,12 +75,12 @@ export class BrokerClient {
     return parsed.data;
   }
 
-  /** What brokerd offers; nothing while it cannot be reached. */
-  async tools(): Promise<readonly BrokeredTool[]> {
+  /** What brokerd offers; `undefined` while it cannot be reached, so that nobody knows. */
+  async tools(): Promise<readonly BrokeredTool[] | undefined> {
     try {
       return (this.#hello ?? await this.meet()).tools;
     } catch (error) {
-      if (error instanceof PeerUnreachable) return [];
+      if (error instanceof PeerUnreachable) return undefined;
       throw error;
     }
   }

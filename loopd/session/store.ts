@@ -27,13 +27,16 @@ export class SessionStore {
     this.#options = options;
   }
 
+  /** Whether the session began. A crash may leave a log without its first records: `create` begins that session. */
   async exists(id: SessionId): Promise<boolean> {
-    if (this.#open.has(id)) return true;
     try {
-      return (await Deno.stat(sessionLogPath(this.#options.directory, id))).isFile;
+      // Looked at first: an id that is not there at all is not to be in anybody's way who creates it.
+      if (!(await Deno.stat(sessionLogPath(this.#options.directory, id))).isFile) return false;
+      await this.get(id);
+      return true;
     } catch (error) {
-      if (error instanceof Deno.errors.NotFound) return false;
-      throw error;
+      // Any other fault is for whoever opens it.
+      return !(error instanceof Deno.errors.NotFound);
     }
   }
 

@@ -39,7 +39,7 @@ export function callTool(catalog: ToolCatalog, coreNames: readonly string[]): To
     { name, arguments: args }: CallToolArguments,
     act: (tool: Tool, parsed: unknown) => Promise<ToolResult>,
   ): Promise<ToolResult> {
-    const tool = await catalog.find(name);
+    const tool = coreNames.includes(name) ? undefined : await catalog.find(name);
     if (tool === undefined) return { ...unknownTool(name), tool: shownName(name) };
     const parsed = tool.argumentsSchema.safeParse(args);
     if (!parsed.success) {

@@ -24,13 +24,19 @@ export class ToolCatalog {
   }
 
   async all(): Promise<Tool[]> {
-    const brokered = (await this.#broker.tools()).filter(({ name }) => !coreNames.has(name));
+    const brokered = (await this.#broker.tools() ?? []).filter(({ name }) => !coreNames.has(name));
     return [...this.#own, ...brokered.map((tool) => this.#brokered(tool) as Tool)];
   }
 
+  /** While brokerd cannot be asked, any other name may be a tool of its own: then the call itself says what became of it. */
   async find(name: string): Promise<Tool | undefined> {
-    return this.#own.find((tool) => tool.definition.name === name) ??
-      (await this.all()).find((tool) => tool.definition.name === name);
+    const own = this.#own.find((tool) => tool.definition.name === name);
+    if (own !== undefined || coreNames.has(name)) return own;
+    const offered = await this.#broker.tools();
+    const definition = offered === undefined
+      ? { name, description: "", parameters: {} }
+      : offered.find((tool) => tool.name === name);
+    return definition && this.#brokered(definition) as Tool;
   }
 
   /** Tools that share a word with the query, best first; all of them where none does. */
