@@ -32,6 +32,7 @@ const loopd: LoopdConfig = {
   clock: { timeZone: undefined },
   heartbeat: undefined,
   cron: [],
+  trace: { enabled: false },
 };
 
 const brokerd: BrokerdConfig = {
@@ -54,6 +55,13 @@ Deno.test("K4 loopd reaches its files, the inference server, broker.sock and loo
     "/h/run/loop.sock,/h/run/broker.sock",
     "--allow-net=127.0.0.1:8080,unix:/h/run/loop.sock,unix:/h/run/broker.sock",
   ]);
+});
+
+Deno.test("loopd may write spans where the owner turned them on, and only there", () => {
+  const [read, write] = plan("loopd", { paths, loopd: { ...loopd, trace: { enabled: true } } });
+  const [plainRead, plainWrite] = plan("loopd", { paths, loopd });
+  assertEquals(read, plainRead.replace("/h/index.sqlite,", "/h/index.sqlite,/h/trace,"));
+  assertEquals(write, plainWrite.replace("/h/index.sqlite-journal,", "/h/index.sqlite-journal,/h/trace,"));
 });
 
 Deno.test("loopd reads the one secret of its inference server where one is named", () => {
@@ -100,9 +108,12 @@ Deno.test("B11 bxctl reaches loop.sock and owner.sock and reads one audit direct
   assertEquals(plan("practice", { paths }), ["--allow-net=127.0.0.1:0"]);
 });
 
-Deno.test("a role is started without prompt, from the cache, with the lock frozen, and told what its file leaves open", () => {
+Deno.test("a role is started without prompt, from the cache, in little memory, with the lock frozen, and told what its file leaves open", () => {
   const facts = { paths, root: "/code", loopd, brokerd, timeZone: "Europe/Berlin" };
-  const head = ["run", "-q", "--no-prompt", "--cached-only", "--frozen", "--config", "/code/deno.json"];
+  const head = [
+    ...["run", "-q", "--no-prompt", "--cached-only", "--v8-flags=--max-semi-space-size=4", "--frozen"],
+    ...["--config", "/code/deno.json"],
+  ];
   assertEquals(roleArguments("brokerd", facts), [
     ...head,
     ...plan("brokerd", facts),
