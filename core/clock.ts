@@ -38,6 +38,30 @@ export function delay(clock: Clock, delayMs: number, signal?: AbortSignal): Prom
   });
 }
 
+/** `work` did not end in time; its signal was aborted. */
+export class DeadlineOver extends Error {
+  override readonly name = "DeadlineOver";
+}
+
+/** Runs `work` under a signal that aborts with `signal`, or after `deadlineMs` with a DeadlineOver. */
+export async function withDeadline<T>(
+  clock: Clock,
+  deadlineMs: number,
+  signal: AbortSignal | undefined,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const deadline = new AbortController();
+  const cancel = clock.schedule(
+    deadlineMs,
+    () => deadline.abort(new DeadlineOver(`no end within ${deadlineMs} ms`)),
+  );
+  try {
+    return await work(signal === undefined ? deadline.signal : AbortSignal.any([signal, deadline.signal]));
+  } finally {
+    cancel();
+  }
+}
+
 /** RFC 3339 in UTC with milliseconds, as every record carries it. */
 export function timestamp(clock: Clock): string {
   return new Date(clock.now()).toISOString();

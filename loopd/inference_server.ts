@@ -1,7 +1,7 @@
 // The inference server as a place: its address, whether it answers, how many slots it has, and whether a slot is idle.
 // model.ts sends the requests; nothing here knows what a message is.
 
-import { type Clock, delay } from "../core/clock.ts";
+import { type Clock, DeadlineOver, delay, withDeadline } from "../core/clock.ts";
 import type { InferenceConfig } from "../core/config/loopd_toml.ts";
 import { isJsonObject, parseJson } from "../core/json.ts";
 import { drainPollMs } from "../core/limits.ts";
@@ -14,6 +14,8 @@ export type ServerState =
   | { readonly kind: "ready"; readonly totalSlots: number | undefined }
   | { readonly kind: "loading" }
   | { readonly kind: "unreachable"; readonly text: string }
+  /** It takes connections and answers nothing. */
+  | { readonly kind: "silent"; readonly text: string }
   | { readonly kind: "too-few-slots"; readonly text: string };
 
 export interface InferenceServerOptions {
@@ -28,6 +30,15 @@ export interface InferenceServerOptions {
 /** Before a look at a slot: a cancelled stream is noticed within 20 ms, anything else needs the slow poll (facts 3c). */
 const drainFirstLookMs = 25;
 const loadingPollMs = 500;
+/** Anything but a completion is answered within a millisecond, also during prefill (facts 3c). */
+const askedMsMax = 5_000;
+
+interface Asked {
+  readonly ok: boolean;
+  readonly status: number;
+  /** Undefined where the answer is no JSON. */
+  readonly body: unknown;
+}
 
 export class InferenceServer {
   readonly config: InferenceConfig;
@@ -55,10 +66,13 @@ export class InferenceServer {
     } catch (error) {
       signal?.throwIfAborted();
       this.#forget();
-      return { kind: "unreachable", text: unreachableText(this.config.url, error) };
+      return {
+        kind: error instanceof DeadlineOver ? "silent" : "unreachable",
+        text: unreachableText(this.config.url, error),
+      };
     }
-    const body = await readJson(response);
     if (response.status === 503) return { kind: "loading" };
+    const { body } = response;
     const totalSlots = isJsonObject(body) && typeof body.total_slots === "number"
       ? body.total_slots
       : undefined;
@@ -75,14 +89,40 @@ export class InferenceServer {
     return { kind: "ready", totalSlots };
   }
 
-  /** Posts one chat completion. The server is looked at before its first request and again after it was gone; loading is waited out. */
-  async post(body: string, signal: AbortSignal): Promise<Response> {
-    while (!this.#checked) {
+  /**
+   * Resolves when the server can be sent requests: it is looked at before the first and again after it was gone. Loading is waited out for
+   * as long as silence would be. Throws ModelFailure.
+   */
+  async ready(signal: AbortSignal): Promise<void> {
+    if (this.#checked) return;
+    const { clock } = this.#options;
+    const { livenessMs, url } = this.config;
+    const giveUpAt = clock.monotonic() + livenessMs;
+    for (;;) {
       const state = await this.look(signal);
-      if (state.kind === "unreachable") throw new ModelFailure("model-error", state.text, true);
-      if (state.kind === "too-few-slots") throw new ModelFailure("model-error", state.text, true);
-      if (state.kind === "loading") await delay(this.#options.clock, loadingPollMs, signal);
+      switch (state.kind) {
+        case "ready":
+          return;
+        case "silent":
+          throw new ModelFailure("silent", state.text, true);
+        case "unreachable":
+        case "too-few-slots":
+          throw new ModelFailure("model-error", state.text, true);
+      }
+      if (clock.monotonic() >= giveUpAt) {
+        throw new ModelFailure(
+          "silent",
+          `the inference server at ${url} still loads after ${livenessMs} ms`,
+          true,
+        );
+      }
+      await delay(clock, loadingPollMs, signal);
     }
+  }
+
+  /** Posts one chat completion. */
+  async post(body: string, signal: AbortSignal): Promise<Response> {
+    await this.ready(signal);
     return await fetch(this.#url("/v1/chat/completions"), {
       method: "POST",
       headers: { "content-type": "application/json", ...this.#authorization() },
@@ -100,7 +140,7 @@ export class InferenceServer {
   }
 
   /** How this server gets model messages back; probed once for each life of the server. */
-  async historyFinding(signal?: AbortSignal): Promise<HistoryFinding> {
+  async historyFinding(signal: AbortSignal): Promise<HistoryFinding> {
     const { history } = this.config;
     if (history === "structured") {
       return { mode: history, tags: "plain-text", text: `[inference] history = "${history}"` };
@@ -112,6 +152,8 @@ export class InferenceServer {
         text: `the server refused raw history: ${this.#rawRefused}`,
       };
     }
+    if (this.#history !== undefined) return this.#history;
+    await this.ready(signal);
     try {
       if (this.#history === undefined) {
         const tags = await this.#tagTokens(signal);
@@ -124,8 +166,8 @@ export class InferenceServer {
       }
       return this.#history;
     } catch {
-      // A server that is not there cannot be asked; the request that follows says so to whoever waits.
-      signal?.throwIfAborted();
+      // A server that went away meanwhile cannot be asked; the request that follows says so to whoever waits.
+      signal.throwIfAborted();
       return { mode: "structured", tags: "plain-text", text: "the server could not be asked" };
     }
   }
@@ -146,8 +188,11 @@ export class InferenceServer {
     return isJsonObject(entry) && typeof entry.is_processing === "boolean" ? entry.is_processing : undefined;
   }
 
-  /** Resolves when the slot is idle, or the server gone and its slots with it. Rejects with the signal's reason. */
-  async drained(slot: number, signal: AbortSignal): Promise<void> {
+  /**
+   * Resolves when the slot is idle, or the server gone and its slots with it. Rejects with the signal's reason. A server without `/slots`
+   * cannot show it: after a broken request one poll's time is waited, which is what a disconnect takes to be noticed; at start nothing is.
+   */
+  async drained(slot: number, after: "start" | "request", signal: AbortSignal): Promise<void> {
     for (;;) {
       let processing: boolean | undefined;
       try {
@@ -157,8 +202,9 @@ export class InferenceServer {
         return;
       }
       signal.throwIfAborted();
-      // A server without /slots cannot show it: one poll's time is what a disconnect takes to be noticed.
-      if (processing === undefined) await delay(this.#options.clock, drainPollMs, signal);
+      if (processing === undefined && after === "request") {
+        await delay(this.#options.clock, drainPollMs, signal);
+      }
       if (processing !== true) return;
     }
   }
@@ -178,7 +224,7 @@ export class InferenceServer {
         this.#nextPoll = undefined;
         this.#lastPollMs = clock.monotonic();
       }
-      return await readJson(await this.#get("/slots", this.#closed.signal));
+      return (await this.#get("/slots", this.#closed.signal)).body;
     })();
   }
 
@@ -187,12 +233,22 @@ export class InferenceServer {
     this.#client.close();
   }
 
-  async #get(path: string, signal?: AbortSignal): Promise<Response> {
-    return await fetch(this.#url(path), {
-      headers: this.#authorization(),
-      redirect: "manual",
-      signal,
-      client: this.#client,
+  // What a server answers at once or not at all: never waited for longer than its silence would be.
+  async #get(path: string, signal?: AbortSignal): Promise<Asked> {
+    return await this.#asked(path, { headers: this.#authorization() }, signal);
+  }
+
+  async #asked(path: string, init: RequestInit, signal?: AbortSignal): Promise<Asked> {
+    const deadlineMs = Math.min(askedMsMax, this.config.livenessMs);
+    return await withDeadline(this.#options.clock, deadlineMs, signal, async (both) => {
+      const response = await fetch(this.#url(path), {
+        ...init,
+        redirect: "manual",
+        signal: both,
+        client: this.#client,
+      });
+      const body = parseJson(await response.text())?.value;
+      return { ok: response.ok, status: response.status, body };
     });
   }
 
@@ -208,16 +264,12 @@ export class InferenceServer {
 
   // Undefined where the server has no such path or refuses what it is asked.
   async #ask(path: string, body: unknown, signal?: AbortSignal): Promise<unknown> {
-    const response = await fetch(this.#url(path), {
+    const { ok, body: answer } = await this.#asked(path, {
       method: "POST",
       headers: { "content-type": "application/json", ...this.#authorization() },
       body: JSON.stringify(body),
-      redirect: "manual",
-      signal,
-      client: this.#client,
-    });
-    const answer = await readJson(response);
-    return response.ok ? answer : undefined;
+    }, signal);
+    return ok ? answer : undefined;
   }
 
   // What was known of a server that went away: another one may come back in its place.
@@ -233,11 +285,6 @@ export class InferenceServer {
   #authorization(): Record<string, string> {
     return this.#options.secret === undefined ? {} : { authorization: `Bearer ${this.#options.secret}` };
   }
-}
-
-async function readJson(response: Response): Promise<unknown> {
-  const text = await response.text();
-  return parseJson(text)?.value;
 }
 
 function unreachableText(url: string, error: unknown): string {

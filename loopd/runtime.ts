@@ -24,7 +24,7 @@ import { SessionStore } from "./session/store.ts";
 import { SessionList } from "./session_list.ts";
 import { Scheduler } from "./scheduler.ts";
 import { SlotGate } from "./slots.ts";
-import { runChild } from "./subagent.ts";
+import { abandonChild, runChild } from "./subagent.ts";
 import { ToolOutputs } from "./tool_outputs.ts";
 import { askMemoryTool } from "./toolset/ask_memory.ts";
 import { callTool } from "./toolset/call_tool.ts";
@@ -35,6 +35,8 @@ import { findTool } from "./toolset/find_tool.ts";
 import { memoryTool } from "./toolset/memory.ts";
 import { recallTool } from "./toolset/recall.ts";
 import { subagentTool } from "./toolset/subagent.ts";
+import { noTracer, spanTracer } from "./trace.ts";
+import { TraceFiles } from "./trace_file.ts";
 import type { Tool } from "./turn_types.ts";
 
 export interface LoopdOptions {
@@ -73,13 +75,29 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
   const gate = new SlotGate({
     clock,
     livenessMs: config.inference?.livenessMs ?? 120_000,
-    drained: (slot, signal) => server?.drained(slot, signal) ?? Promise.resolve(),
+    drained: (slot, after, signal) => server?.drained(slot, after, signal) ?? Promise.resolve(),
   });
   // A loopd before us may have left requests running: no slot is used before the server shows it idle.
   for (const slot of [main, background]) gate.drain(slot);
   const memory = new MemoryFiles(paths, clock, config.session.class);
   const index = new MemoryIndex(paths.index, paths.sessions, memory);
+  const holds = new Holds();
+  const traceFiles = config.trace.enabled
+    ? new TraceFiles({
+      directory: paths.trace,
+      clock,
+      onFailure: (text) => onEvent({ event: "trace-failed", text }),
+    })
+    : undefined;
+  const tracer = traceFiles === undefined ? noTracer : spanTracer({
+    clock,
+    turnOf: (session) => holds.get(session),
+    isToolName: (name): boolean =>
+      coreToolNames.some((own) => own === name) || name === "subagent" || broker.offers(name),
+    record: traceFiles.record,
+  });
   const broker = new BrokerClient({
+    tracer,
     socketPath: paths.brokerSocket,
     timeoutMs: config.broker.timeoutMs,
     clock,
@@ -117,7 +135,8 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
     broker,
     catalog,
     coreTools: tools,
-    holds: new Holds(),
+    holds,
+    tracer,
     report: onEvent,
     fatal: onFatal,
     get compaction() {
@@ -126,6 +145,7 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
     get outputs() {
       return outputs;
     },
+    abandonChild: (turn, call, failure) => abandonChild(turn, call, failure, services),
   };
   const compactor: Compactor = new Compactor(services);
   const outputs: ToolOutputs = new ToolOutputs(services, paths.sessions);
@@ -179,6 +199,7 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
       await store.close();
       index.close();
       server?.close();
+      await traceFiles?.close();
     },
   };
 }

@@ -76,7 +76,7 @@ export interface SlotGateOptions {
   /** Longest silence on a slot that somebody waits for. */
   readonly livenessMs: number;
   /** Resolves when the server shows the slot idle, or gone with the server; rejects only when the signal aborts. */
-  readonly drained: (slot: number, signal: AbortSignal) => Promise<void>;
+  readonly drained: (slot: number, after: "start" | "request", signal: AbortSignal) => Promise<void>;
 }
 
 export class SlotGate {
@@ -133,7 +133,7 @@ export class SlotGate {
       slot.state === "idle",
       `slot ${slotNumber} is drained only while this process does not use it`,
     );
-    this.#startDraining(slotNumber, slot);
+    this.#startDraining(slotNumber, slot, "start");
   }
 
   view(): SlotView[] {
@@ -190,17 +190,17 @@ export class SlotGate {
         span.end(how);
         slot.holder = undefined;
         slot.state = "idle";
-        if (how === "abandoned") this.#startDraining(slotNumber, slot);
+        if (how === "abandoned") this.#startDraining(slotNumber, slot, "request");
         else this.#serve(slot);
       },
     };
   }
 
-  #startDraining(slotNumber: number, slot: Slot): void {
+  #startDraining(slotNumber: number, slot: Slot, after: "start" | "request"): void {
     slot.state = "draining";
     slot.lastLife = this.#options.clock.monotonic();
     const span = this.history.draining(slotNumber);
-    const drain = this.#options.drained(slotNumber, this.#closed.signal).then(
+    const drain = this.#options.drained(slotNumber, after, this.#closed.signal).then(
       () => {
         slot.state = "idle";
         span.end("settled");

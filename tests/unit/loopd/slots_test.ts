@@ -19,7 +19,11 @@ const slot = 2;
 
 function newGate(drained: (slot: number, signal: AbortSignal) => Promise<void> = () => Promise.resolve()) {
   const clock = fakeClock();
-  const gate = new SlotGate({ clock, livenessMs, drained });
+  const gate = new SlotGate({
+    clock,
+    livenessMs,
+    drained: (which, _after, signal) => drained(which, signal),
+  });
   const acquire = (
     name: string,
     priority: Priority = "cron",
