@@ -11,7 +11,7 @@ import type { SessionStore } from "./session/store.ts";
 import type { SlotGate } from "./slots.ts";
 import type { ToolCatalog } from "./toolset/catalog.ts";
 import type { CoreTools } from "./toolset/core_tools.ts";
-import type { Turn } from "./turn_types.ts";
+import type { ToolResult, Turn, TurnFailure } from "./turn_types.ts";
 
 /** How the turn loop meets compaction; compaction.ts does it. */
 export interface Compaction {
@@ -44,6 +44,12 @@ export interface Services {
   readonly holds: Holds;
   readonly compaction: Compaction;
   readonly outputs: OutputKeeper;
+  /** What becomes of a call's child when the call itself ends early; `undefined` where the call has none. */
+  readonly abandonChild: (
+    turn: Turn,
+    call: CallId,
+    failure: TurnFailure,
+  ) => Promise<ToolResult | undefined>;
   /** A fault of our own: the process ends, and the launcher starts it again. */
   readonly fatal: (error: unknown) => void;
   /** Tells the owner, one line each, what no turn reports: skipped work, lost prefixes, failed compactions. */

@@ -1,7 +1,7 @@
 // A child session: spawned by one call of its parent, run to its end on the background slot, and turned into one completion message.
 // loopd answers this itself; brokerd never sees the spawn (S8). Whatever a restart cut, the same function finishes it.
 
-import { childSessionId } from "../core/ids.ts";
+import { type CallId, childSessionId } from "../core/ids.ts";
 import { joinLabels } from "../core/labels.ts";
 import { childrenPerTurnMax, sessionIdCharactersMax } from "../core/limits.ts";
 import type { TurnOutcome } from "../core/protocol/loop.ts";
@@ -10,8 +10,8 @@ import { withTimeLine } from "./context/time_line.ts";
 import type { Services } from "./services.ts";
 import type { Session } from "./session/session.ts";
 import { toolError } from "./toolset/results.ts";
-import { beginTurn, resumeTurn } from "./turn.ts";
-import type { CallContext, ToolResult, Turn } from "./turn_types.ts";
+import { beginTurn, endEarly, resumeTurn } from "./turn.ts";
+import type { CallContext, ToolResult, Turn, TurnFailure } from "./turn_types.ts";
 
 /** Runs the child of one call, or finishes the one that a restart left: the result is the same. */
 export async function runChild(
@@ -48,17 +48,34 @@ export async function runChild(
     child = await services.store.create(id, parent.session.label);
   }
   const outcome = await runToEnd(child, capped, parent, services);
-  const message = completionMessage(child, outcome, services.config.compact.summaryChars);
+  const result = completion(child, outcome, services);
   const taskNote = isCut(task, resultChars)
     ? `\n[the task was cut before the child got it] ${capped.slice(capped.lastIndexOf("\n") + 1)}`
     : "";
-  return {
-    status: outcome.status === "completed" ? "ok" : "error",
-    ...(outcome.status === "completed" ? {} : { code: outcome.reason }),
-    text: message + taskNote,
-    // What the child learned rises into its parent, also when it failed (S12).
-    label: joinLabels(child.label, outcome.label),
-  };
+  return { ...result, text: result.text + taskNote };
+}
+
+/**
+ * Ends what the child of a call left open, where the call itself ends early (its turn expired, was cancelled or given up); a child that had
+ * finished has its answer delivered all the same.
+ */
+export async function abandonChild(
+  parent: Turn,
+  call: CallId,
+  failure: TurnFailure,
+  services: Services,
+): Promise<ToolResult | undefined> {
+  const id = parent.session.children.find((spawn) => spawn.call === call)?.child;
+  if (id === undefined || !await services.store.exists(id)) return undefined;
+  const child = await services.store.get(id);
+  if (child.turnOpen && !services.holds.has(id)) {
+    const turn: Turn = { ...parent, session: child, waitsFor: undefined, emit: () => {} };
+    await services.holds.during(turn, () => endEarly(turn, failure, services));
+  }
+  const outcome: ChildOutcome = child.turn > 0
+    ? endOf(child)
+    : { status: "failed", content: "", reason: failure.reason, detail: failure.detail, label: child.label };
+  return completion(child, outcome, services);
 }
 
 interface ChildOutcome {
@@ -112,6 +129,16 @@ function endOf(child: Session): ChildOutcome {
     reason: end?.reason,
     detail: end?.detail,
     label: child.label,
+  };
+}
+
+function completion(child: Session, outcome: ChildOutcome, services: Services): ToolResult {
+  return {
+    status: outcome.status === "completed" ? "ok" : "error",
+    ...(outcome.status === "completed" ? {} : { code: outcome.reason }),
+    text: completionMessage(child, outcome, services.config.compact.summaryChars),
+    // What the child learned rises into its parent, also when it failed (S12).
+    label: joinLabels(child.label, outcome.label),
   };
 }
 

@@ -75,7 +75,7 @@ async function runTurn(turn: Turn, services: Services, { resuming = false } = {}
   return announce(turn);
 }
 
-/** Crashes after which an open turn is not resumed again: whatever ended loopd twice in it would end it a third time. */
+/** Crashes after which an open turn is not resumed: whatever ended loopd twice in it would end it a third time. */
 const crashesMax = 2;
 
 async function checkResumable(turn: Turn, services: Services): Promise<void> {
@@ -88,9 +88,12 @@ async function checkResumable(turn: Turn, services: Services): Promise<void> {
   const open = session.unanswered[0];
   // A parent that waits for a child did not end loopd: the child did, and is counted itself.
   if (open !== undefined && session.children.some((spawn) => spawn.call === open.call)) return;
-  if (session.lastStop === "crash" && session.turnCrashes >= crashesMax) {
+  if (session.lastStop === "crash" && session.turnCrashes + 1 >= crashesMax) {
     const where = open === undefined ? "a model request" : `the tool ${open.name}`;
-    throw new TurnFailure("interrupted", `loopd ended ${crashesMax + 1} times during ${where} of this turn`);
+    throw new TurnFailure(
+      "interrupted",
+      `loopd ended ${crashesMax} times in this turn, at last during ${where}`,
+    );
   }
   await session.append({ kind: "resume", turn: session.turn, after: session.lastStop });
 }
@@ -219,8 +222,8 @@ async function answerCall(
 ): Promise<void> {
   turn.tree.signal.throwIfAborted();
   turn.emit({ event: "call", data: { call: call.call, tool: call.name, arguments: call.arguments } });
+  // A result that came is kept, also where the tree was cancelled meanwhile: it is what is known of an act.
   const result = await runCall(call, turn, services, mayHaveActed);
-  turn.tree.signal.throwIfAborted();
   await keepResult(call, result, turn, services);
 }
 
@@ -285,14 +288,15 @@ function asTurnFailure(error: unknown): TurnFailure {
   throw error;
 }
 
-// Every call gets a result, so that the history stays one that a strict server accepts.
-async function endEarly(turn: Turn, failure: TurnFailure, services: Services): Promise<void> {
+/** Ends the turn where it stands. Every call gets a result, so that the history stays one that a strict server accepts. */
+export async function endEarly(turn: Turn, failure: TurnFailure, services: Services): Promise<void> {
   const { session } = turn;
   while (session.unanswered.length > 0) {
     const call = session.unanswered[0];
     const tool = innerToolName(call);
-    const result = { ...toolError(failure.reason, `the turn ended before ${tool} did`), tool };
-    await keepResult(call, result, turn, services);
+    const result = await services.abandonChild(turn, call.call, failure) ??
+      toolError(failure.reason, `the turn ended before ${tool} did`);
+    await keepResult(call, { ...result, tool }, turn, services);
   }
   await session.append({
     kind: "end",

@@ -141,6 +141,8 @@ export class Session {
 
   #fold(record: SessionRecord): void {
     this.lastSeq = record.seq;
+    // Whatever is written after a pause was written by a loopd that had started again.
+    if (record.kind !== "repair") this.#paused = record.kind === "pause";
     switch (record.kind) {
       case "open":
         assertOurs(record.session === this.id, `the log of ${this.id} opens with its own id`);
@@ -214,19 +216,16 @@ export class Session {
       case "end":
         this.lastEnd = record;
         // A failed turn leaves the model nothing to read after the last message; templates that insist on alternation would refuse
-        // every later request.
-        if (record.status !== "completed") this.#say(record);
-        return;
-      case "pause":
-        this.#paused = true;
+        // every later request. After an empty answer the note would be the second of its kind.
+        if (record.status !== "completed" && this.last !== "assistant") this.#say(record);
         return;
       case "resume":
-        this.#paused = false;
         if (record.after === "crash") this.turnCrashes++;
         return;
       case "output-summary":
         this.#shortForms.set(record.call, record.text);
         return;
+      case "pause":
       case "repair":
         return;
     }

@@ -98,7 +98,8 @@ export class SessionStore {
   /** Whether a turn may be open there, told by the end of the log alone: a start must not read every log in full. */
   async mayBeOpen(id: SessionId): Promise<boolean> {
     const last = await lastLine(sessionLogPath(this.#options.directory, id));
-    return last !== undefined && !/"kind":"(end|epoch)"/.test(last);
+    // A torn line ends nothing, whatever it was to be, and a later epoch may begin in the middle of a turn.
+    return last !== undefined && !(last.endsWith("\n") && /"kind":("end"|"epoch","epoch":1,)/.test(last));
   }
 
   /** Closes sessions that nobody uses, longest unused first, down to a bound. `inUse` says which must stay. */
