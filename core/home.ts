@@ -27,6 +27,8 @@ export interface HomePaths {
   readonly index: string;
   /** Directory of the permission-audit files, one per process. */
   readonly permissions: string;
+  /** Directory of the files of spans, where `[trace]` asks for them. */
+  readonly trace: string;
 }
 
 export function homePaths(home: string): HomePaths {
@@ -49,6 +51,7 @@ export function homePaths(home: string): HomePaths {
     ownerSocket: at("run", "owner.sock"),
     index: at("index.sqlite"),
     permissions: at("permissions"),
+    trace: at("trace"),
   };
 }
 

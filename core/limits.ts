@@ -48,6 +48,10 @@ export const slotQueueMax = 128;
 export const slotHistoryMs = 3_600_000;
 export const slotSpansMax = 2_000;
 
+/** One file of spans, and how many are kept: the oldest give way. */
+export const traceFileBytesMax = 8 * 1_048_576;
+export const traceFilesMax = 8;
+
 /** An owner's configuration file. */
 export const configFileBytesMax = 1_048_576;
 export const secretBytesMax = 513;

@@ -19,6 +19,7 @@ import { STATUS_CODE } from "@std/http";
 import { protocolVersion } from "../core/protocol/common.ts";
 import { PeerUnreachable, requestJson } from "../core/wire/client.ts";
 import { interrupted, toolError } from "./toolset/results.ts";
+import { noTracer, type Tracer } from "./trace.ts";
 import type { CallContext, ToolResult } from "./turn_types.ts";
 
 export interface BrokerClientOptions {
@@ -28,6 +29,7 @@ export interface BrokerClientOptions {
   readonly clock: Clock;
   /** The label of a session of the same process, for telling the ledger of ancestors. */
   readonly labelOf: (session: SessionId) => Promise<Label>;
+  readonly tracer?: Tracer;
 }
 
 /** How often a call is asked about whose answer did not come on its own connection. */
@@ -38,12 +40,19 @@ const helloTimeoutMs = 5_000;
 
 export class BrokerClient {
   #options: BrokerClientOptions;
+  #tracer: Tracer;
   #hello: BrokerHello | undefined;
   /** Families that the ledger of the running brokerd knows. */
   #announced = new Set<SessionId>();
 
   constructor(options: BrokerClientOptions) {
     this.#options = options;
+    this.#tracer = options.tracer ?? noTracer;
+  }
+
+  /** Whether brokerd, as far as it was heard last, offers a tool of this name. */
+  offers(name: string): boolean {
+    return this.#hello?.tools.some((tool) => tool.name === name) ?? false;
   }
 
   /**
@@ -98,7 +107,11 @@ export class BrokerClient {
   }
 
   /** Posts one call and waits for its answer, as long as that takes while an approval is pending. */
-  async callTool(tool: string, args: JsonObject, context: CallContext): Promise<ToolResult> {
+  callTool(tool: string, args: JsonObject, context: CallContext): Promise<ToolResult> {
+    return this.#tracer.brokered(tool, context, () => this.#callTool(tool, args, context));
+  }
+
+  async #callTool(tool: string, args: JsonObject, context: CallContext): Promise<ToolResult> {
     const { turn, call } = context;
     const session = turn.session;
     const signal = turn.tree.signal;
@@ -128,7 +141,11 @@ export class BrokerClient {
   }
 
   /** The result of a call that a restart interrupted: what brokerd decided, or `interrupted`; never a second post. */
-  async resumeCall(tool: string, { turn, call }: CallContext): Promise<ToolResult> {
+  resumeCall(tool: string, context: CallContext): Promise<ToolResult> {
+    return this.#tracer.brokered(tool, context, () => this.#resumeCall(tool, context));
+  }
+
+  async #resumeCall(tool: string, { turn, call }: CallContext): Promise<ToolResult> {
     turn.waitsFor = "broker";
     try {
       return toResult(await this.#askUntilDecided(turn.session.id, call, turn.tree.signal), tool);

@@ -122,7 +122,7 @@ export class Compactor implements Compaction {
   }
 
   async #ask(session: Session, transcript: string, signal: AbortSignal): Promise<string> {
-    const { config, server, clock } = this.#services;
+    const { config, server, clock, tracer } = this.#services;
     if (server === undefined) {
       throw new ModelFailure("model-error", "no inference server is configured", true);
     }
@@ -131,23 +131,26 @@ export class Compactor implements Compaction {
       session: session.id,
       priority: "compaction" satisfies Priority,
       signal,
-    }, (lease) =>
-      requestMessage(server, {
-        messagesJson: [
-          JSON.stringify({ role: "system", content: instructions }),
-          JSON.stringify({
-            role: "user",
-            content: `The conversation:\n\n${
-              neutralise(transcript)
-            }\n\n[end of the conversation]\nSummarise it in at most ${summaryChars} characters.`,
-          }),
-        ].join(","),
-        slot: lease.slot,
-        signal,
-        onLife: lease.touch,
-        onContent: () => {},
-        onThinking: () => {},
-      }, { clock, livenessMs: server.config.livenessMs }));
+    }, (lease) => {
+      const request = () =>
+        requestMessage(server, {
+          messagesJson: [
+            JSON.stringify({ role: "system", content: instructions }),
+            JSON.stringify({
+              role: "user",
+              content: `The conversation:\n\n${
+                neutralise(transcript)
+              }\n\n[end of the conversation]\nSummarise it in at most ${summaryChars} characters.`,
+            }),
+          ].join(","),
+          slot: lease.slot,
+          signal,
+          onLife: lease.touch,
+          onContent: () => {},
+          onThinking: () => {},
+        }, { clock, livenessMs: server.config.livenessMs });
+      return tracer.inference({ purpose: "compaction", session }, lease, request);
+    });
     const summary = capText(neutralise(message.content.trim()), summaryChars);
     if (summary === "") throw new ModelFailure("empty", "the summary was empty", true);
     return summary;

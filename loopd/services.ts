@@ -11,6 +11,7 @@ import type { SessionStore } from "./session/store.ts";
 import type { SlotGate } from "./slots.ts";
 import type { ToolCatalog } from "./toolset/catalog.ts";
 import type { CoreTools } from "./toolset/core_tools.ts";
+import type { Tracer } from "./trace.ts";
 import type { ToolResult, Turn, TurnFailure } from "./turn_types.ts";
 
 /** How the turn loop meets compaction; compaction.ts does it. */
@@ -50,6 +51,8 @@ export interface Services {
     call: CallId,
     failure: TurnFailure,
   ) => Promise<ToolResult | undefined>;
+  /** Does nothing where no trace is asked for. */
+  readonly tracer: Tracer;
   /** A fault of our own: the process ends, and the launcher starts it again. */
   readonly fatal: (error: unknown) => void;
   /** Tells the owner, one line each, what no turn reports: skipped work, lost prefixes, failed compactions. */

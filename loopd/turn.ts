@@ -71,6 +71,7 @@ async function runTurn(turn: Turn, services: Services, { resuming = false } = {}
     }
     await endEarly(turn, asTurnFailure(error), services);
   }
+  services.tracer.turnEnded(turn);
   services.compaction.afterTurn(session);
   return announce(turn);
 }
@@ -106,16 +107,18 @@ async function askModel(turn: Turn, services: Services): Promise<void> {
   const requested = await withRetries(turn, services, async (lease) => {
     const { tags } = await server(services).historyFinding(turn.tree.signal);
     const started = services.clock.monotonic();
-    const message = await requestMessage(server(services), {
-      messagesJson: session.messagesJson,
-      toolsJson: session.toolsJson,
-      ...(session.history === "raw" ? { rawGrammar: services.coreTools.rawGrammar[tags] } : {}),
-      slot: lease.slot,
-      signal: turn.tree.signal,
-      onLife: lease.touch,
-      onContent: (text) => turn.emit({ event: "delta", data: { text } }),
-      onThinking: (text) => turn.emit({ event: "thinking", data: { text } }),
-    }, { clock: services.clock, livenessMs: server(services).config.livenessMs });
+    const request = () =>
+      requestMessage(server(services), {
+        messagesJson: session.messagesJson,
+        toolsJson: session.toolsJson,
+        ...(session.history === "raw" ? { rawGrammar: services.coreTools.rawGrammar[tags] } : {}),
+        slot: lease.slot,
+        signal: turn.tree.signal,
+        onLife: lease.touch,
+        onContent: (text) => turn.emit({ event: "delta", data: { text } }),
+        onThinking: (text) => turn.emit({ event: "thinking", data: { text } }),
+      }, { clock: services.clock, livenessMs: server(services).config.livenessMs });
+    const message = await services.tracer.inference({ purpose: "turn", session, turn }, lease, request);
     const { cacheN, promptN } = message.timings;
     lease.kept({ cacheN, promptN, lostN: lostTokens(session, message.timings) });
     return { message, queuedMs: lease.queuedMs, elapsedMs: services.clock.monotonic() - started };
@@ -223,7 +226,7 @@ async function answerCall(
   turn.tree.signal.throwIfAborted();
   turn.emit({ event: "call", data: { call: call.call, tool: call.name, arguments: call.arguments } });
   // A result that came is kept, also where the tree was cancelled meanwhile: it is what is known of an act.
-  const result = await runCall(call, turn, services, mayHaveActed);
+  const result = await services.tracer.call(call, turn, () => runCall(call, turn, services, mayHaveActed));
   await keepResult(call, result, turn, services);
 }
 

@@ -52,6 +52,8 @@ export interface LoopdConfig {
   readonly clock: { readonly timeZone: string | undefined };
   readonly heartbeat: { readonly everyMinutes: number; readonly prompt: string } | undefined;
   readonly cron: readonly CronConfig[];
+  /** Spans are written to `trace/`. */
+  readonly trace: { readonly enabled: boolean };
 }
 
 export interface LoopdTomlOptions {
@@ -150,6 +152,7 @@ const loopdTable = z.strictObject({
   }).optional(),
   cron: z.array(cronTable).max(cronEntriesMax, { error: `at most ${cronEntriesMax} cron entries` })
     .superRefine(refuseSameNames).default([]),
+  trace: z.strictObject({ enabled: boolean().default(false) }).prefault({}),
 });
 
 /** The file mapped to our names, or everything that is wrong with it. */
@@ -186,6 +189,7 @@ function mapLoopd(
     clock: { timeZone: table.clock.time_zone ?? timeZone },
     heartbeat: heartbeat && { everyMinutes: heartbeat.every_minutes, prompt: heartbeat.prompt },
     cron: table.cron,
+    trace: table.trace,
   };
 }
 

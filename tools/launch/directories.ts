@@ -11,7 +11,7 @@ export function homeDirectories(paths: HomePaths): string[] {
 
 /** A link inside an allowed path would be followed out of it, and a directory that others may write is no wall. */
 export function directoryFaults(paths: HomePaths): Fault[] {
-  return homeDirectories(paths).flatMap((directory): Fault[] => {
+  return [...homeDirectories(paths), paths.trace].flatMap((directory): Fault[] => {
     let stat: Deno.FileInfo;
     try {
       stat = Deno.lstatSync(directory);

@@ -61,6 +61,10 @@ const loopdToml =
 # Default: this device's.
 # time_zone = "Europe/Berlin"
 
+[trace]
+# Times and labels of turns, requests and calls, never their text, as OpenTelemetry spans in trace/; deno task export-trace sends them.
+# enabled = false
+
 # [heartbeat]
 # every_minutes = 30
 # prompt = "Is there anything in the notes that is due?"

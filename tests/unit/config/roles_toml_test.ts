@@ -213,6 +213,7 @@ Deno.test("S16 an empty loopd.toml has the pinned defaults and no inference serv
       clock: { timeZone: undefined },
       heartbeat: undefined,
       cron: [],
+      trace: { enabled: false },
     });
   }));
 
