@@ -4,6 +4,7 @@ import { STATUS_CODE } from "@std/http";
 import { ProtocolError } from "../core/errors.ts";
 import { parseSessionId, type SessionId, sessionKind } from "../core/ids.ts";
 import { wasForgotten } from "./archive.ts";
+import { isAwaited } from "./recovery.ts";
 import type { Services } from "./services.ts";
 import type { Session } from "./session/session.ts";
 
@@ -23,7 +24,17 @@ export function newChatId(): SessionId {
  * loopd alone, so an id of those kinds that is not there is an error.
  */
 export async function openOrCreate(id: SessionId, services: Services, directory: string): Promise<Session> {
-  if (await services.store.exists(id)) return await services.store.get(id);
+  if (await services.store.exists(id)) {
+    // After a start the parent may not have come to its open call yet: its child is held all the same (S17).
+    if (await isAwaited(id, services)) {
+      throw new ProtocolError(
+        "busy",
+        STATUS_CODE.Conflict,
+        `session ${id} works for its parent; wait for it, or cancel it`,
+      );
+    }
+    return await services.store.get(id);
+  }
   if (await wasForgotten(directory, id)) {
     throw new ProtocolError(
       "forgotten",

@@ -26,8 +26,8 @@ export async function resumeOpenTurns(services: Services, turns: RootTurns): Pro
   await Promise.all(resumed);
 }
 
-// A child that its parent's open call waits for is finished by that call. Any other child with an open turn was spoken to directly.
-async function isAwaited(id: SessionId, services: Services): Promise<boolean> {
+/** Whether an open call of its parent waits for this child: that call finishes it. Any other child with an open turn was spoken to directly. */
+export async function isAwaited(id: SessionId, services: Services): Promise<boolean> {
   const parentId = parentSessionId(id);
   if (parentId === undefined || parentId === "malformed" || !await services.store.exists(parentId)) {
     return false;
