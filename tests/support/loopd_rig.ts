@@ -26,8 +26,8 @@ export interface LoopdRig extends AsyncDisposable {
   /** One turn over loop.sock, to its `done`. */
   send(session: string, text: string, onEvent?: (event: TurnEvent) => void): Promise<TurnOutcome>;
   log(session: string): Promise<SessionRecord[]>;
-  /** Stops loopd as SIGTERM does, and starts it again on the same home. */
-  restart(): Promise<void>;
+  /** Stops loopd as SIGTERM does, and starts it again on the same home. `meanwhile` runs while nobody does. */
+  restart(meanwhile?: () => Promise<void>): Promise<void>;
 }
 
 export interface LoopdRigOptions {
@@ -84,8 +84,9 @@ export async function startLoopdRig(options: LoopdRigOptions): Promise<LoopdRig>
       throw new Error("the turn's stream ended without a done event");
     },
     log: (session) => readSessionLog(sessionLogPath(paths.sessions, session as SessionId)),
-    async restart() {
+    async restart(meanwhile) {
       await loopd.close();
+      await meanwhile?.();
       loopd = await start();
     },
     async [Symbol.asyncDispose]() {
