@@ -9,7 +9,7 @@ import type { HomePaths } from "../../core/home.ts";
 
 export type Role = "loopd" | "brokerd";
 /** Roles run for ever; the others are programs that the launcher starts for a person. */
-export type Process = Role | "bxctl" | "console" | "practice" | "backup" | "restore";
+export type Process = Role | "bxctl" | "console" | "practice" | "backup" | "restore" | "export-trace";
 
 export interface PlanFacts {
   readonly paths: HomePaths;
@@ -23,6 +23,9 @@ export interface PlanFacts {
   readonly backupDirectory?: string;
   /** Parts of a home that a backup holds only where the owner asks for them. */
   readonly backUpAlso?: readonly ("secrets" | "permissions")[];
+  /** Where `export-trace` sends spans, and the file in `secrets/` that holds the collector's key. */
+  readonly collectorUrl?: string;
+  readonly collectorSecret?: string;
 }
 
 /** What a process may do. No process is given environment, system, run or ffi. */
@@ -107,6 +110,16 @@ export function powers(process: Process, facts: PlanFacts): Powers {
         connect: [paths.loopSocket, paths.ownerSocket],
         hosts: [`127.0.0.1:${consolePort}`],
       };
+    case "export-trace": { // Sends spans, which hold no text, to one host, and remembers how far it came.
+      const { collectorUrl, collectorSecret } = facts;
+      return {
+        read: [paths.trace, ...secretFile(paths, { secretName: collectorSecret })],
+        write: ["exported.json", "exported.json.next"].map((name) => join(paths.trace, name)),
+        listen: [],
+        connect: [],
+        hosts: hostsOf(collectorUrl === undefined ? undefined : { url: collectorUrl }),
+      };
+    }
     case "practice": // The practice model: listens on a free port of this device, and connects to none.
       return { read: [], write: [], listen: [], connect: [], hosts: ["127.0.0.1:0"] };
   }
@@ -177,8 +190,8 @@ function hostsOf(...servers: readonly ({ readonly url: string } | undefined)[]):
   return [...new Set(servers.flatMap((server) => server === undefined ? [] : [hostAndPort(server.url)]))];
 }
 
-function secretFile(paths: HomePaths, inference: LoopdConfig["inference"]): string[] {
-  return inference?.secretName === undefined ? [] : [join(paths.secrets, inference.secretName)];
+function secretFile(paths: HomePaths, server: { readonly secretName?: string } | undefined): string[] {
+  return server?.secretName === undefined ? [] : [join(paths.secrets, server.secretName)];
 }
 
 /** For spans, where the owner asks for them. */
