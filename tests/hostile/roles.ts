@@ -182,3 +182,50 @@ export async function timed<T>(body: () => Promise<T>): Promise<{ value: T; elap
   const value = await body();
   return { value, elapsedMs: performance.now() - start };
 }
+
+export interface Launched extends AsyncDisposable {
+  readonly launcher: Watched;
+  readonly pids: Readonly<Record<string, number>>;
+  /** The whole JSON of each event so far. */
+  events(): Record<string, unknown>[];
+  /** SIGTERM, and all it wrote. */
+  stop(): Promise<{ code: number; stdout: string; stderr: string }>;
+}
+
+/** `deno task up` as its owner starts it, with `env` in his environment; both roles serve when this resolves. */
+export async function startLauncher(
+  paths: HomePaths,
+  env: Readonly<Record<string, string>> = {},
+): Promise<Launched> {
+  const own = Object.entries(ownEnvironment()).filter((entry): entry is [string, string] =>
+    entry[1] !== undefined
+  );
+  const launcher = watch({
+    args: [
+      ...["run", "-q", "--frozen", "--no-prompt", "--config", `${ownRoot}/deno.json`],
+      ...["--allow-read", "--allow-write", "--allow-run", "--allow-env", "--allow-sys=uid"],
+      `${ownRoot}/tools/launch/main.ts`,
+      ...["--home", paths.home, "--json"],
+    ],
+    env: { ...Object.fromEntries(own), DENO_NO_UPDATE_CHECK: "1", ...env },
+  });
+  const events = () => launcher.lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  await launcher.line((line) => JSON.parse(line).event === "ready");
+  const pids = Object.fromEntries(
+    events().flatMap(({ event, role, pid }) => event === "started" ? [[role, pid]] : []),
+  );
+  let stopped: Promise<{ code: number; stdout: string; stderr: string }> | undefined;
+  const stop = () => {
+    if (stopped === undefined) launcher.kill("SIGTERM");
+    return stopped ??= launcher.ended;
+  };
+  return {
+    launcher,
+    pids,
+    events,
+    stop,
+    async [Symbol.asyncDispose]() {
+      await stop();
+    },
+  };
+}
