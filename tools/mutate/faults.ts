@@ -22,6 +22,7 @@ const logTest = unit("audit_log");
 const verifyTest = "tests/unit/audit/verify_test.ts";
 const secretsTest = "tests/unit/config/secrets_test.ts";
 const tomlTest = "tests/unit/config/roles_toml_test.ts";
+const tomlFileTest = "tests/unit/config/toml_file_test.ts";
 const durabilityTest = "tests/hostile/durability_test.ts";
 const filesTest = "tests/hostile/files_test.ts";
 const wordingTest = "tests/hostile/wording_test.ts";
@@ -461,7 +462,7 @@ export const faults: readonly Fault[] = [
     file: "core/config/grants_toml.ts",
     find: "const grantTable = z.strictObject({",
     replace: "const grantTable = z.object({",
-    tests: [tomlTest],
+    tests: [tomlFileTest],
   },
   {
     name: "a grant admits untrusted sessions by default",
@@ -671,7 +672,7 @@ export const faults: readonly Fault[] = [
     file: "core/ids.ts",
     find: "`^[a-z0-9-]{1,${sessionIdCharactersMax}}$`",
     replace: "`^[a-z0-9/-]{1,${sessionIdCharactersMax}}$`",
-    tests: ["tests/unit/core/ids_test.ts"],
+    tests: ["tests/hostile/callers_test.ts"],
   },
   {
     name: "a session id may have 65 characters",
