@@ -33,7 +33,7 @@ interface Word {
   readonly options: readonly string[];
 }
 
-const globalOptions = ["--home", "--json", "--help"];
+const globalOptions = ["--home", "--json", "--plain", "--help"];
 
 function wordTree(commands: readonly Command[]): Word[] {
   const names = [...new Set(commands.map(({ words }) => words.split(" ")[0]))];

@@ -84,6 +84,7 @@ function buildProgram(terminal: Terminal, action: Action): CommanderCommand {
     .description("The owner's command line of Boxmaker")
     .option("--home <dir>", "the home; default: $BOXMAKER_HOME, else ~/.boxmaker")
     .option("--json", "print JSON")
+    .option("--plain", "no colour, and nothing on the screen is redrawn; as with TERM=dumb")
     .helpOption("-h, --help", "show help")
     .helpCommand("help [command]", "show help of a command")
     .configureHelp({ showGlobalOptions: true })
@@ -133,7 +134,7 @@ function addCommand(parent: CommanderCommand, word: string, command: Command, ac
     made.addOption(option);
   }
   made.action(async () => {
-    const { home, json, ...own } = made.optsWithGlobals();
+    const { home, json, plain: _, ...own } = made.optsWithGlobals();
     await action(command, new Given(argumentValues(command, made.processedArgs), own), {
       home,
       json: json === true,
@@ -167,6 +168,7 @@ if (import.meta.main) {
     HOME: readVariable("HOME"),
     INIT_CWD: readVariable("INIT_CWD"),
   };
-  const terminal = systemTerminal(readVariable("TERM"));
+  const plain = Deno.args.includes("--plain") || readVariable("TERM") === "dumb";
+  const terminal = systemTerminal({ plain });
   Deno.exit(await runCommandLine(Deno.args, { terminal, environment }));
 }

@@ -6,13 +6,13 @@ export const shownLineCharactersMax = 2_000;
 
 // Controls (C0 but tab and newline, DEL, C1), what reorders or hides text (bidi marks, zero-width and invisible characters, line and
 // paragraph separators, tag characters), and halves of surrogate pairs. Joiners stay: emoji and many scripts need them.
-const unsafe =
+export const unsafeCharacters =
   // deno-lint-ignore no-control-regex -- these are exactly what must not reach a terminal
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{1bca0}-\u{1bca3}\u{e0000}-\u{e0fff}\p{Cs}]/gu;
 
 /** The text with every unsafe character written out as `⟨U+001B⟩`. Tabs and newlines stay. */
 export function visible(text: string): string {
-  return text.replace(unsafe, (character) => `⟨U+${hex(character)}⟩`);
+  return text.replace(unsafeCharacters, (character) => `⟨U+${hex(character)}⟩`);
 }
 
 /** One line: newlines and tabs written out too, and cut at `charactersMax` with a note of how much is missing. */
@@ -41,7 +41,7 @@ export function visibleStream(): { push(text: string): string; end(): string } {
 /** JSON of the same value in printable characters only: what is unsafe on a terminal is escaped, which a JSON reader undoes. */
 export function safeJson(value: unknown): string {
   return JSON.stringify(value).replace(
-    unsafe,
+    unsafeCharacters,
     (character) =>
       Array.from({ length: character.length }, (_, index) => `\\u${unitHex(character.charCodeAt(index))}`)
         .join(""),
@@ -103,8 +103,8 @@ function unitHex(unit: number): string {
   return unit.toString(16).padStart(4, "0");
 }
 
-// Wide characters take two columns on a terminal; close enough for tables.
-function width(text: string): number {
+/** Columns on a terminal, where wide characters take two; close enough for tables and for cutting lines. */
+export function width(text: string): number {
   let columns = 0;
   for (const character of text) {
     columns += /\p{Mn}|\p{Me}|\u200d/u.test(character) ? 0 : wide.test(character) ? 2 : 1;

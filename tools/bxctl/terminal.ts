@@ -1,5 +1,5 @@
-// Where a command writes and reads: standard streams, whether a person sits there, Ctrl-C. Commands know no other input or output, so
-// that a test can put its own in place. It renders nothing.
+// Where a command writes and reads: standard streams, whether a person sits there, Ctrl-C, and the keys of a terminal that can redraw.
+// Commands know no other input or output, so that a test can put its own in place. It renders nothing.
 
 export interface Terminal {
   /** Standard output. */
@@ -15,25 +15,100 @@ export interface Terminal {
   readonly colour: boolean;
   /** Calls `handler` on every Ctrl-C until the returned function is called; without a handler the process ends. */
   onInterrupt(handler: () => void): () => void;
+  /** Where a person sits before a terminal on which the cursor can be moved. */
+  readonly screen?: Screen;
+}
+
+/** A terminal that can be redrawn, key by key. */
+export interface Screen {
+  size(): Size;
+  /** From now on no key is echoed and each goes to the handlers; until the returned function is called, which leaves all as it was. */
+  open(handlers: ScreenHandlers): () => void;
+}
+
+export interface Size {
+  readonly columns: number;
+  readonly rows: number;
+}
+
+export interface ScreenHandlers {
+  /** What was typed or pasted, as the terminal sends it: Ctrl-C is a character here. */
+  onInput(text: string): void;
+  onResize(): void;
+  /** The terminal went away. */
+  onEnd(): void;
 }
 
 /** A line of standard input, in UTF-16 code units: longer is refused rather than gathered without end. */
 const inputLineCharactersMax = 1_048_576;
 
-/** `kind`: $TERM, where it may be read. */
-export function systemTerminal(kind: string | undefined): Terminal {
+/** `plain`: no colour, and nothing is redrawn. */
+export function systemTerminal({ plain }: { plain: boolean }): Terminal {
   const outputIsTerminal = Deno.stdout.isTerminal();
+  const interactive = outputIsTerminal && Deno.stdin.isTerminal();
   return {
     write: (text) => writeAll(Deno.stdout, text),
     writeError: (text) => writeAll(Deno.stderr, text),
     lines: () => readLines(Deno.stdin.readable),
-    interactive: outputIsTerminal && Deno.stdin.isTerminal(),
+    interactive,
     outputIsTerminal,
     // NO_COLOR as Deno found it at its start: that needs no grant for the environment.
-    colour: outputIsTerminal && !Deno.noColor && kind !== "dumb",
+    colour: outputIsTerminal && !Deno.noColor && !plain,
     onInterrupt(handler) {
       Deno.addSignalListener("SIGINT", handler);
       return () => Deno.removeSignalListener("SIGINT", handler);
+    },
+    ...(interactive && !plain ? { screen: systemScreen() } : {}),
+  };
+}
+
+/** What a terminal without a size of its own is taken for. */
+const sizeUnknown: Size = { columns: 80, rows: 24 };
+/** Pasted text comes between marks, so that a newline in it sends nothing. */
+const pasteMarksOn = "\x1b[?2004h";
+const pasteMarksOff = "\x1b[?2004l";
+const endings = { SIGTERM: 143, SIGHUP: 129 } as const;
+
+function systemScreen(): Screen {
+  return {
+    size() {
+      const { columns, rows } = Deno.consoleSize();
+      return columns > 0 && rows > 0 ? { columns, rows } : sizeUnknown;
+    },
+    open({ onInput, onResize, onEnd }) {
+      const restore = () => {
+        Deno.stdin.setRaw(false);
+        writeAll(Deno.stdout, pasteMarksOff);
+      };
+      // A terminal that echoes nothing is of no use to the shell that comes after.
+      const ends = Object.entries(endings).map(([signal, code]) => {
+        const end = () => {
+          restore();
+          Deno.exit(code);
+        };
+        Deno.addSignalListener(signal as keyof typeof endings, end);
+        return () => Deno.removeSignalListener(signal as keyof typeof endings, end);
+      });
+      Deno.addSignalListener("SIGWINCH", onResize);
+      Deno.stdin.setRaw(true);
+      writeAll(Deno.stdout, pasteMarksOn);
+      const decoder = new TextDecoder();
+      const reader = Deno.stdin.readable.getReader();
+      let open = true;
+      const read = async () => {
+        for (let next = await reader.read(); open && !next.done; next = await reader.read()) {
+          onInput(decoder.decode(next.value, { stream: true }));
+        }
+        if (open) onEnd();
+      };
+      read().catch(() => open ? onEnd() : undefined);
+      return () => {
+        open = false;
+        reader.cancel().catch(() => {});
+        Deno.removeSignalListener("SIGWINCH", onResize);
+        for (const remove of ends) remove();
+        restore();
+      };
     },
   };
 }

@@ -32,6 +32,11 @@ export class TurnView {
     return undefined;
   }
 
+  /** Something else is to be printed: it begins a line. */
+  freshLine(): void {
+    if (this.context.terminal.outputIsTerminal) this.#newLine();
+  }
+
   #text(kind: "thinking" | "answer", text: string): void {
     if (this.#at !== kind) {
       this.#newLine();

@@ -38,6 +38,8 @@ export function bxArguments(typed: readonly string[], { root, own }: BxOptions):
     join(root, "tools", "bxctl", "main.ts"),
     "--home",
     home,
+    // The child may read no environment: that this terminal cannot be redrawn is said to it.
+    ...(own.TERM === "dumb" ? ["--plain"] : []),
     ...rest,
   ];
 }

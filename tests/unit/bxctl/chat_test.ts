@@ -1,11 +1,24 @@
 // The line-based conversation: a new session without an id, its commands, Ctrl-C once and twice, and plain text without a terminal.
 
 import { assertEquals, assertStringIncludes } from "@std/assert";
+import { streamSSE } from "hono/streaming";
 import { bx, type FakeHome, outcome, privateLabel, sessionRow, streamTurn, withRoles } from "./fake_roles.ts";
 
-function serveChat({ loopd }: FakeHome): void {
+/** A session whose log holds `before`, and gets `during` while it is followed. */
+function serveChat(
+  { loopd }: FakeHome,
+  { before = [], during = [] }: { before?: readonly unknown[]; during?: readonly unknown[] } = {},
+): void {
   loopd.post("/v1/sessions", (c) => c.json({ session: "chat-1" }));
   loopd.get("/v1/sessions", (c) => c.json({ sessions: [sessionRow("chat-1")] }));
+  loopd.get("/v1/sessions/:id/log", (c) => {
+    if (c.req.query("follow") === undefined) return c.json({ records: before });
+    return streamSSE(c, async (stream) => {
+      for (const record of [...before, ...during]) {
+        await stream.writeSSE({ event: "record", data: JSON.stringify(record) });
+      }
+    });
+  });
 }
 
 const answered = [["delta", { text: "Four." }], ["done", outcome("chat-1")]] as const;
@@ -22,7 +35,7 @@ Deno.test("B11 chat without a terminal reads lines and writes plain answers", ()
     assertEquals(turns.map(({ body }) => body), [{ text: "what is 2+2?" }, { text: "/tmp it" }]);
   }));
 
-Deno.test("B11 chat on a terminal shows the label in the prompt, as the turn left it", () =>
+Deno.test("B11 chat on a terminal shows label and slot in the prompt, as the turn left it", () =>
   withRoles(async (fake) => {
     serveChat(fake);
     const label = { class: "private", untrusted: true };
@@ -31,8 +44,50 @@ Deno.test("B11 chat on a terminal shows the label in the prompt, as the turn lef
     assertEquals(code, 0);
     assertEquals(
       stdout,
-      "chat-1; /help for help, /quit to leave\nchat-1 [private]> Four.\nchat-1 [private, untrusted]> \nleft chat-1; go on with: bx chat chat-1\n",
+      "chat-1; /help for help, /quit to leave\nchat-1 private · slot 0 › Four.\nchat-1 private, untrusted · slot 0 › \nleft chat-1; go on with: bx chat chat-1\n",
     );
+  }));
+
+const exchange = [
+  { seq: 1, kind: "open" },
+  { seq: 2, kind: "user", turn: 1, text: "2+2?\x1b" },
+  {
+    seq: 3,
+    kind: "assistant",
+    turn: 1,
+    content: "Four.\u202e",
+    calls: [],
+    timings: { cacheN: 90, promptN: 10, predictedN: 2 },
+    lostN: 0,
+    firstTokenMs: 120,
+  },
+  { seq: 4, kind: "end", turn: 1, status: "completed" },
+];
+
+Deno.test("B11 chat ID on a terminal shows the last exchange, and after a turn what it kept and how long its first token took", () =>
+  withRoles(async (fake) => {
+    const later = exchange.slice(1).map((record) => ({ ...record, seq: record.seq + 3 }));
+    serveChat(fake, { before: exchange, during: later });
+    streamTurn(fake.loopd, answered);
+    const { stdout } = await bx(["chat", "chat-1", "--home", fake.home], { terminal: true, lines: ["hi"] });
+    assertEquals(stdout.split("\n").slice(0, 6), [
+      "chat-1; /help for help, /quit to leave",
+      "› 2+2?⟨U+001B⟩",
+      "Four.⟨U+202E⟩",
+      "chat-1 private · slot 0 › Four.",
+      "kept 90 of 100 tokens (90 %) · first token 120 ms · wrote 2",
+      "chat-1 private · slot 0 › ",
+    ]);
+  }));
+
+Deno.test("B11 chat on a terminal that cannot be redrawn takes a trailing backslash for another line; without one the line is sent as it is", () =>
+  withRoles(async (fake) => {
+    serveChat(fake);
+    streamTurn(fake.loopd, answered);
+    await bx(["chat", "--home", fake.home], { terminal: true, lines: ["one\\", "two"] });
+    await bx(["chat", "--home", fake.home], { lines: ["one\\", "two"] });
+    const turns = fake.asked.filter(({ path }) => path.endsWith("/turns"));
+    assertEquals(turns.map(({ body }) => body), [{ text: "one\ntwo" }, { text: "one\\" }, { text: "two" }]);
   }));
 
 Deno.test("B11 chat ID goes on with that session and makes none", () =>
@@ -48,11 +103,7 @@ Deno.test("B11 chat ID goes on with that session and makes none", () =>
 
 Deno.test("B11 chat answers /label, /tree, /log and /help, and names a command it does not have", () =>
   withRoles(async (fake) => {
-    serveChat(fake);
-    fake.loopd.get(
-      "/v1/sessions/:id/log",
-      (c) => c.json({ records: [{ kind: "user", time: "t", text: "hi" }] }),
-    );
+    serveChat(fake, { before: [{ kind: "user", time: "t", text: "hi" }] });
     const result = await bx(["chat", "chat-1", "--home", fake.home], {
       lines: ["/label", "/tree", "/log", "/help", "/nope\x1b"],
     });
@@ -182,5 +233,8 @@ Deno.test("B11 a call that raised the label shows the new one after the turn", (
       ...answered,
     ]);
     const { stdout } = await bx(["chat", "chat-1", "--home", fake.home], { terminal: true, lines: ["hi"] });
-    assertStringIncludes(stdout, '[1] recall {"query":"x"} → ok (private)\nFour.\nchat-1 [private]> ');
+    assertStringIncludes(
+      stdout,
+      '[1] recall {"query":"x"} → ok (private)\nFour.\nchat-1 private · slot 0 › ',
+    );
   }));
