@@ -20,7 +20,7 @@ import { type Clock, timestamp } from "../core/clock.ts";
 import type { Grant } from "../core/config/grants_toml.ts";
 import { assertOurs } from "../core/errors.ts";
 import type { CallId, SessionId } from "../core/ids.ts";
-import { type Label, labelsEqual } from "../core/labels.ts";
+import { type Label, labelAtMost, labelsEqual } from "../core/labels.ts";
 import { auditLineBytesMax, pendingCallsMax } from "../core/limits.ts";
 import {
   type CallAnswer,
@@ -313,7 +313,23 @@ export class Calls {
       : await this.#findRecord((envelope) =>
         envelope.kind === "decision" && envelope.session === session && envelope.call === call
       );
-    return record?.kind === "decision" ? this.#answerOf(record) : { status: "unknown" };
+    return record?.kind === "decision" ? await this.#releaseAgain(record) : { status: "unknown" };
+  }
+
+  // Where a crash tore the commit of an answer, its decision may stand there without the label that it raises: the answer does not leave
+  // before that is there, too.
+  async #releaseAgain(record: RecordOf<"decision">): Promise<CallAnswer> {
+    const { session, answerLabel } = record;
+    if (answerLabel !== undefined && !labelAtMost(answerLabel, this.#label(session))) {
+      try {
+        this.#ledger.raise(session, answerLabel);
+        await this.#log.commit();
+      } catch (error) {
+        if (error instanceof AuditUnavailable) return deniedAnswer("AuditUnavailable");
+        throw error;
+      }
+    }
+    return this.#answerOf(record);
   }
 
   #answerOf(record: RecordOf<"decision">): CallAnswer {
