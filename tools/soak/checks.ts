@@ -20,6 +20,7 @@ export interface Violation {
 export interface Seen {
   readonly run: number;
   readonly paths: HomePaths;
+  readonly root: SessionId;
   /** How often brokerd was killed. */
   readonly brokerKills: number;
   /** Of this run alone. */
@@ -37,6 +38,8 @@ export async function checkRun(seen: Seen): Promise<Violation[]> {
     ...[...evidence.logs].flatMap(([session, log]) => checkLog(session, log)),
     ...checkFamilies(evidence),
     ...checkConsults(evidence, seen),
+    ...checkLedger(evidence),
+    ...checkAfterwards(evidence, seen),
     ...checkWire(evidence, seen),
     ...checkModel(seen),
     ...checkNotes(evidence, seen),
@@ -128,8 +131,9 @@ function checkChild(
   const say = (check: string, text: string) => found.push({ check, text: `${child}: ${text}` });
   const spawn = of(parent, "spawn").find((spawn) => spawn.child === child);
   if (spawn === undefined) say("a child has its parent's spawn record", "no session spawned it");
-  const users = of(records, "user").length;
-  const ends = of(records, "end");
+  // Further turns are the owner's.
+  const users = of(records, "user").filter(({ turn }) => turn === 1).length;
+  const ends = of(records, "end").filter(({ turn }) => turn === 1);
   if (users !== 1 || ends.length !== 1) {
     say("a child runs once", `${users} user records and ${ends.length} ends`);
   }
@@ -206,6 +210,40 @@ function describeDecision(decision: Decision | undefined): string {
   return decision === undefined
     ? "no decision"
     : `decision ${decision.seq}: ${decision.verdict} ${decision.code ?? decision.outcome ?? ""}`;
+}
+
+/** brokerd's own book has the label of every answer that the model has read. */
+function checkLedger({ logs, audit }: Evidence): Violation[] {
+  const book = new Map<SessionId, Label>();
+  for (const record of audit) {
+    if (record.kind !== "label") continue;
+    book.set(record.session, joinLabels(book.get(record.session) ?? publicTrusted, record.label));
+  }
+  return [...logs].flatMap(([session, { records }]) =>
+    of(records, "result").filter(({ tool, label }) =>
+      tool === "consult" && !labelAtMost(label, book.get(session) ?? publicTrusted)
+    ).map(({ call }) => ({
+      check: "the ledger holds the label of every answer that was released",
+      text: `${session}, call ${call}: the ledger has (${describeLabel(book.get(session) ?? publicTrusted)})`,
+    }))
+  );
+}
+
+/** The second turn is an ordinary one: the cloud answers, and what is in the notes is found. */
+function checkAfterwards({ logs, notes }: Evidence, { root, run }: Seen): Violation[] {
+  const records = logs.get(root)?.records ?? [];
+  const begins = records.findIndex((record) => record.kind === "user" && record.turn === 2);
+  const results = begins === -1 ? [] : of(records.slice(begins), "result");
+  const consult = results.find(({ tool }) => tool === "consult");
+  const recall = results.find(({ tool }) => tool === "recall");
+  return [
+    ...(consult?.status === "ok"
+      ? []
+      : [{ check: "a consult afterwards is answered", text: consult?.text ?? "there is none" }]),
+    ...(!notes.includes(noteText(run)) || recall?.text.includes(noteText(run))
+      ? []
+      : [{ check: "what was noted is found afterwards", text: recall?.text ?? "nothing was recalled" }]),
+  ];
 }
 
 /** What arrived is what was allowed: each body once, byte for byte an intent's, and none without a decision. */

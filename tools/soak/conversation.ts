@@ -1,5 +1,5 @@
-// What is said in a run of the soak: the owner's two messages, and the model's script, which follows from the messages alone. A root turn
-// notes a line, spawns a child that spawns another, and all three ask the cloud; then a second turn asks once more.
+// What is said in a run of the soak: the owner's messages, and the model's script, which follows from the messages alone. A root turn notes
+// a line, spawns a child that spawns another, and all three ask the cloud; a second turn asks once more, and each child is spoken to.
 // Every text carries the run's number, so no two questions are ever alike.
 
 import type { Reply, ScriptRequest } from "../stubs/model_script.ts";
@@ -13,6 +13,11 @@ export function firstText(run: number): string {
 /** The owner's second message, after everything is back. */
 export function secondText(run: number): string {
   return `soak ${run} goes on: one more question`;
+}
+
+/** The owner's message to each child, last of all. */
+export function lastText(run: number): string {
+  return `soak ${run} ends: a word to each child`;
 }
 
 export function noteText(run: number): string {
@@ -69,10 +74,16 @@ const parts: readonly { begins: RegExp; steps: readonly ((run: number) => Reply)
   {
     begins: /soak (\d+) goes on: one more question/,
     steps: [
-      (run) => callTool("consult", { question: question(run, "afterwards") }),
+      (run) => ({
+        toolCalls: [
+          { name: "recall", arguments: { query: noteText(run) } },
+          ...callTool("consult", { question: question(run, "afterwards") }).toolCalls!,
+        ],
+      }),
       () => ({ content: "The second turn has asked, too." }),
     ],
   },
+  { begins: /soak (\d+) ends: a word to each child/, steps: [() => ({ content: "A child has answered." })] },
 ];
 
 /** The step is the number of things the model has said since the last user message, whatever its tools answered. */

@@ -11,19 +11,25 @@ export type Mode = typeof modes[number];
 
 const countSchema = z.int().min(1);
 const msSchema = z.number().min(0);
+const answersSchema = z.enum(["at once", "afterwards"]);
 
 const triggerSchema = z.discriminatedUnion("kind", [
   /** At one change to the disk, held still there. */
   z.strictObject({ kind: z.literal("write"), role: z.enum(roleNames), hold: holdSchema }),
   /** So long after the owner's message was sent. */
   z.strictObject({ kind: z.literal("time"), afterMs: msSchema }),
-  /** When the model server has read its n-th request, or after some deltas of its reply. */
-  z.strictObject({ kind: z.literal("model"), request: countSchema, deltas: z.int().min(0) }),
+  /** When the model server has read its n-th request, or after some deltas of its reply; the rest comes at once, or once loopd is back. */
+  z.strictObject({
+    kind: z.literal("model"),
+    request: countSchema,
+    deltas: z.int().min(0),
+    answers: answersSchema,
+  }),
   /** When the n-th question has arrived; its answer goes out at once, or only once what was killed is back. */
   z.strictObject({
     kind: z.literal("consult"),
     request: countSchema,
-    answers: z.enum(["at once", "afterwards"]),
+    answers: answersSchema,
   }),
 ]);
 export type Trigger = z.infer<typeof triggerSchema>;
@@ -84,10 +90,15 @@ export function* drawPoints(
     if (kind < shares.write + shares.time) {
       return { kind: "time", afterMs: Math.round(random() * measure.turnMs * 10) / 10 };
     }
-    if (kind < shares.write + shares.time + shares.model) {
-      return { kind: "model", request: 1 + below(measure.modelRequests), deltas: below(deltasMax + 1) };
-    }
     const answers = random() < 0.5 ? "at once" : "afterwards";
+    if (kind < shares.write + shares.time + shares.model) {
+      return {
+        kind: "model",
+        request: 1 + below(measure.modelRequests),
+        deltas: below(deltasMax + 1),
+        answers,
+      };
+    }
     return { kind: "consult", request: 1 + below(measure.consults), answers };
   };
   for (let run = 1;; run++) {
@@ -114,7 +125,7 @@ function describeTrigger(trigger: Trigger): string {
     case "time":
       return `${trigger.afterMs} ms after the message`;
     case "model":
-      return `${trigger.deltas} deltas into model request ${trigger.request}`;
+      return `${trigger.deltas} deltas into model request ${trigger.request}, answered ${trigger.answers}`;
     case "consult":
       return `when question ${trigger.request} had arrived, answered ${trigger.answers}`;
   }

@@ -4,9 +4,10 @@
 import { join } from "node:path";
 import { describeError } from "../../core/errors.ts";
 import type { HomePaths } from "../../core/home.ts";
-import { parseSessionId } from "../../core/ids.ts";
+import { isSessionId, parseSessionId, type SessionId } from "../../core/ids.ts";
+import { sessionsAnswerSchema } from "../../core/protocol/loop.ts";
 import { type RoleName, roleNames } from "../../core/protocol/common.ts";
-import { PeerUnreachable, requestEvents } from "../../core/wire/client.ts";
+import { PeerUnreachable, requestEvents, requestJson } from "../../core/wire/client.ts";
 import { makePrivateHome } from "../demo/private_home.ts";
 import type { LaunchEvent, Supervisor } from "../launch/supervise.ts";
 import { up } from "../launch/up.ts";
@@ -14,7 +15,7 @@ import type { Behaviour } from "../stubs/consult_behaviour.ts";
 import type { ConsultRequest } from "../stubs/consult_endpoint.ts";
 import type { Reply, ScriptRequest } from "../stubs/model_script.ts";
 import { checkRun, type Violation } from "./checks.ts";
-import { answerTo, conversation, firstText, question, secondText } from "./conversation.ts";
+import { answerTo, conversation, firstText, lastText, secondText } from "./conversation.ts";
 import { orderDirectories } from "./entries.ts";
 import { readLog } from "./evidence.ts";
 import { type Order, orderFile, saidSchema } from "./gate.ts";
@@ -146,6 +147,7 @@ class Run implements Answers {
     return {
       run: this.#number,
       paths: this.#paths,
+      root: rootSession,
       brokerKills: this.#brokerKills,
       bodies: recorder.requests.filter(({ order }) => order > this.#before.bodies),
       modelRequests: model.requests.filter(({ order }) => order > this.#before.model),
@@ -185,7 +187,7 @@ class Run implements Answers {
     await this.#until(deadline, "both roles serve", () => this.#ready.size === 2);
     const began = performance.now();
     if (this.#trigger?.kind === "time") this.#later(this.#trigger.afterMs, () => this.#killFirst());
-    await this.#endTurn(deadline, firstText(this.#number));
+    await this.#endTurn(deadline, rootSession, firstText(this.#number));
     this.turnMs = performance.now() - began;
     this.firstTurn = {
       steps: { ...this.#steps },
@@ -199,25 +201,41 @@ class Run implements Answers {
       "everything is back",
       () => this.#timers.size === 0 && this.#againMs === undefined && this.#ready.size === 2,
     );
-    await this.#endTurn(deadline, firstText(this.#number));
-    await this.#endTurn(deadline, secondText(this.#number));
-    const asked = this.#stage.recorder.requests.some(({ body }) =>
-      new TextDecoder().decode(body).includes(question(this.#number, "afterwards"))
-    );
-    if (!asked) this.#fault("what comes afterwards works", "the second turn's question did not arrive");
+    await this.#endTurn(deadline, rootSession, firstText(this.#number));
+    await this.#endTurn(deadline, rootSession, secondText(this.#number));
+    for await (const { name } of Deno.readDir(this.#paths.sessions)) {
+      if (isSessionId(name) && name !== rootSession) {
+        await this.#endTurn(deadline, name, lastText(this.#number));
+      }
+    }
+    await this.#lookAtSessions(deadline);
+  }
+
+  async #lookAtSessions(signal: AbortSignal): Promise<void> {
+    const { body } = await requestJson(this.#paths.loopSocket, {
+      method: "GET",
+      path: "/v1/sessions",
+      signal,
+    });
+    const { status: _, ...answer } = body as { status: string };
+    for (const { session, status } of sessionsAnswerSchema.parse(answer).sessions) {
+      if (status !== "completed") {
+        this.#fault("every session is at rest at the end", `${session} is ${status}`);
+      }
+    }
   }
 
   // As the owner would: says it, waits for the end, and says it again only where the session shows no trace of it.
-  async #endTurn(deadline: AbortSignal, text: string): Promise<void> {
+  async #endTurn(deadline: AbortSignal, session: SessionId, text: string): Promise<void> {
     for (;;) {
       await this.#until(deadline, "loopd serves", () => this.#ready.has("loopd"));
       const life = this.#lives.loopd;
-      const { records } = await readLog(this.#paths, rootSession);
+      const { records } = await readLog(this.#paths, session);
       const turn = records.find((record) => record.kind === "user" && record.text === text);
       try {
-        if (turn?.kind !== "user") await this.#send(deadline, text);
+        if (turn?.kind !== "user") await this.#send(deadline, session, text);
         else if (records.some((record) => record.kind === "end" && record.turn === turn.turn)) return;
-        else await this.#follow(deadline, turn.turn);
+        else await this.#follow(deadline, session, turn.turn);
       } catch (error) {
         if (!(error instanceof PeerUnreachable)) throw error;
         await this.#until(
@@ -229,8 +247,8 @@ class Run implements Answers {
     }
   }
 
-  async #send(deadline: AbortSignal, text: string): Promise<void> {
-    const path = `/v1/sessions/${rootSession}/turns`;
+  async #send(deadline: AbortSignal, session: SessionId, text: string): Promise<void> {
+    const path = `/v1/sessions/${session}/turns`;
     const socket = this.#paths.loopSocket;
     for await (
       const { event } of requestEvents(socket, { method: "POST", path, body: { text }, signal: deadline })
@@ -240,8 +258,8 @@ class Run implements Answers {
     throw new PeerUnreachable(socket, "the stream ended without done", true);
   }
 
-  async #follow(deadline: AbortSignal, turn: number): Promise<void> {
-    const path = `/v1/sessions/${rootSession}/log?follow=1`;
+  async #follow(deadline: AbortSignal, session: SessionId, turn: number): Promise<void> {
+    const path = `/v1/sessions/${session}/log?follow=1`;
     const socket = this.#paths.loopSocket;
     for await (const { data } of requestEvents(socket, { method: "GET", path, signal: deadline })) {
       const record = data as { kind?: unknown; turn?: unknown };
@@ -296,29 +314,32 @@ class Run implements Answers {
     const reply = conversation(request);
     const trigger = this.#trigger;
     if (++this.#modelRequests !== (trigger?.kind === "model" ? trigger.request : 0)) return reply;
-    const { deltas } = trigger as Extract<Trigger, { kind: "model" }>;
-    if (deltas === 0) this.#killFirst();
+    const { deltas, answers } = trigger as Extract<Trigger, { kind: "model" }>;
+    const kill = () => this.#killAndWait(answers === "afterwards");
+    if (deltas === 0) return { ...reply, hold: kill() };
     return {
       ...reply,
       chunkBytes,
-      beforeChunk: (number) => {
-        if (number === deltas) this.#killFirst();
-      },
+      beforeChunk: (number) => number === deltas ? kill() : undefined,
     };
   }
 
   async consult(request: ConsultRequest): Promise<Behaviour> {
     const trigger = this.#trigger;
     if (++this.#consults === (trigger?.kind === "consult" ? trigger.request : 0)) {
-      const lives = { ...this.#lives };
-      this.#killFirst();
-      while ((trigger as Extract<Trigger, { kind: "consult" }>).answers === "afterwards" && !this.#stopping) {
-        if (this.#mode.every((role) => this.#lives[role] > lives[role] && this.#ready.has(role))) break;
-        await this.#changed.promise;
-      }
+      const { answers } = trigger as Extract<Trigger, { kind: "consult" }>;
+      await this.#killAndWait(answers === "afterwards");
     }
     const asked = JSON.parse(new TextDecoder().decode(request.content)).messages[0].content;
     return { kind: "answer", content: answerTo(asked) };
+  }
+
+  /** What was asked while it was killed is answered at once, or when it is back. */
+  async #killAndWait(untilBack: boolean): Promise<void> {
+    const lives = { ...this.#lives };
+    this.#killFirst();
+    const back = () => this.#mode.every((role) => this.#lives[role] > lives[role] && this.#ready.has(role));
+    while (untilBack && !this.#stopping && !back()) await this.#changed.promise;
   }
 
   // ---- the kill

@@ -12,6 +12,9 @@ import { type ModelStub, startModelStub } from "../stubs/model.ts";
 import type { Reply, ScriptRequest } from "../stubs/model_script.ts";
 import { type Entries, makeEntries } from "./entries.ts";
 
+/** As late as a real server may notice that a killed loopd has left (facts 2.4), and later than loopd is back. */
+const cancelNoticeMs = 1_000;
+
 /** How a run answers what its roles ask. */
 export interface Answers {
   model(request: ScriptRequest): Reply;
@@ -34,7 +37,11 @@ export async function openStage(): Promise<Stage> {
     return stage.answers;
   };
   const model = opening.use(
-    await startModelStub({ strictPairing: true, script: (request) => answers().model(request) }),
+    await startModelStub({
+      strictPairing: true,
+      cancelNoticeMs,
+      script: (request) => answers().model(request),
+    }),
   );
   const recorder = opening.use(
     await startConsultEndpoint({ behaviour: (request) => answers().consult(request) }),
