@@ -120,16 +120,14 @@ export function loopServer(options: LoopServerOptions): Hono {
         before,
         recordsMax: limit ?? logPageRecordsDefault,
         bytesMax: logPageBytesMax,
-      }).catch((error) => {
-        if (error instanceof Deno.errors.NotFound) throw unknownSession(id);
-        if (!(error instanceof UsageError)) throw error;
-        throw new ProtocolError("newer-format", STATUS_CODE.Conflict, error.message);
-      });
+      }).catch((error) => refuseLog(id, error));
       return c.json({ status: "ok", ...page });
     }
     await mustExist(id, services);
     if (follow === undefined) {
-      return c.json({ status: "ok", records: await readSessionLog(sessionLogPath(sessionsDirectory, id)) });
+      const path = sessionLogPath(sessionsDirectory, id);
+      const records = await readSessionLog(path).catch((error) => refuseLog(id, error));
+      return c.json({ status: "ok", records });
     }
     return streamSSE(c, async (stream) => {
       for await (const record of followLog(id, services, sessionsDirectory, stream.onAbort.bind(stream))) {
@@ -174,6 +172,12 @@ function sessionIdOf(c: Context): SessionId {
 
 async function mustExist(id: SessionId, services: Services): Promise<void> {
   if (!await services.store.exists(id)) throw unknownSession(id);
+}
+
+function refuseLog(id: SessionId, error: unknown): never {
+  if (error instanceof Deno.errors.NotFound) throw unknownSession(id);
+  if (!(error instanceof UsageError)) throw error;
+  throw new ProtocolError("newer-format", STATUS_CODE.Conflict, error.message);
 }
 
 function unknownSession(id: SessionId): ProtocolError {

@@ -1,6 +1,7 @@
 // What the owner sees of a running loopd: slots, holds, queue, sessions. Read only.
 
 import { timestamp } from "../core/clock.ts";
+import { ProtocolError } from "../core/errors.ts";
 import type { SessionId } from "../core/ids.ts";
 import { parentSessionId, sessionKind } from "../core/ids.ts";
 import type { SessionRow, SlotHistoryAnswer, StatusAnswer } from "../core/protocol/loop.ts";
@@ -68,7 +69,11 @@ function heldRows(services: Services): SessionRow[] {
 export async function sessionRows(services: Services): Promise<SessionRow[]> {
   const rows: SessionRow[] = [];
   for (const id of await services.store.ids()) {
-    const row = await sessionRow(id, services);
+    const row = await sessionRow(id, services).catch((error) => {
+      // A session that cannot be read is no reason to show none.
+      if (error instanceof ProtocolError) return undefined;
+      throw error;
+    });
     if (row !== undefined) rows.push(row);
     await services.store.trim((other) => services.holds.has(other));
   }

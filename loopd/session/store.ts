@@ -1,7 +1,8 @@
 // All sessions of this home: found on disk, opened once, created with their first epoch in one durable write.
 
+import { STATUS_CODE } from "@std/http";
 import type { Clock } from "../../core/clock.ts";
-import { assertOurs } from "../../core/errors.ts";
+import { assertOurs, ProtocolError, UsageError } from "../../core/errors.ts";
 import { isSessionId, parentSessionId, type SessionId } from "../../core/ids.ts";
 import type { Label } from "../../core/labels.ts";
 import { createSessionLog, openSessionLog, sessionLogPath } from "./log.ts";
@@ -150,7 +151,13 @@ export class SessionStore {
   }
 
   async #openExisting(id: SessionId): Promise<Session> {
-    const { log, records } = await openSessionLog(this.#options.directory, id, this.#options.clock);
+    const { log, records } = await openSessionLog(this.#options.directory, id, this.#options.clock).catch(
+      (error) => {
+        // One session that a newer Boxmaker wrote is refused to whoever asks for it; the role serves the others.
+        if (!(error instanceof UsageError)) throw error;
+        throw new ProtocolError("newer-format", STATUS_CODE.Conflict, error.message);
+      },
+    );
     return new Session(id, log, records);
   }
 
