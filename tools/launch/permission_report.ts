@@ -3,6 +3,7 @@
 
 import { dirname, resolve } from "node:path";
 import { hostAndPort } from "../../core/config/address.ts";
+import { parseJsonObject } from "../../core/json.ts";
 
 /** One check as Deno's permission audit records it; granted and denied ones look the same. */
 export interface PermissionCheck {
@@ -40,6 +41,22 @@ export class PermissionTally {
     this.#directory = dirname(argv[argv.indexOf("--config") + 1] ?? "/");
   }
 
+  /** One line of Deno's; what is no check is passed over. */
+  addLine(line: string): void {
+    const check = parseJsonObject(line);
+    if (typeof check?.permission !== "string") return;
+    this.add({ permission: check.permission, value: typeof check.value === "string" ? check.value : "" });
+  }
+
+  /** What another tally of the same flags came to. */
+  addCounts({ granted, denied }: PermissionReport): void {
+    for (const { permission, value, count } of granted) {
+      const row = this.#granted.find((own) => own.permission === permission && own.value === value);
+      if (row !== undefined) row.count += count;
+    }
+    for (const { permission, value, count } of denied) this.#deny(permission, value, count);
+  }
+
   add(check: PermissionCheck): void {
     const value = this.#normalised(check);
     const allowing = this.#granted.filter((row) => row.permission === check.permission && covers(row, value));
@@ -49,12 +66,17 @@ export class PermissionTally {
       allowing[0].count++;
       return;
     }
-    const key = `${check.permission} ${value}`;
-    const shown = this.#denied.has(key) || this.#denied.size < deniedRowsMax ? value : "…";
-    const row = this.#denied.get(`${check.permission} ${shown}`) ??
-      { permission: check.permission, value: shown, count: 0 };
-    row.count++;
-    this.#denied.set(`${check.permission} ${shown}`, row);
+    this.#deny(check.permission, value, 1);
+  }
+
+  #deny(permission: string, value: string, count: number): void {
+    const shown = this.#denied.has(`${permission} ${value}`) || this.#denied.size < deniedRowsMax
+      ? value
+      : "…";
+    const key = `${permission} ${shown}`;
+    const row = this.#denied.get(key) ?? { permission, value: shown, count: 0 };
+    row.count += count;
+    this.#denied.set(key, row);
   }
 
   report(): PermissionReport {

@@ -3,9 +3,9 @@
 
 import { exitCodes, UsageError } from "../../core/errors.ts";
 import { homeFaults, type HomePaths, homePaths, resolveHome } from "../../core/home.ts";
-import { parseJsonObject } from "../../core/json.ts";
 import { roleNames } from "../../core/protocol/common.ts";
-import { type LaunchRecord, launchRecordSchema, permissionFile, permissionFilesMax } from "./launch_log.ts";
+import { type LaunchRecord, parseLaunch, permissionFile, permissionFilesMax } from "./launch_log.ts";
+import { loadCounts } from "./permission_fold.ts";
 import { type PermissionReport, PermissionTally, sumRows } from "./permission_report.ts";
 import { type Given, runProgram } from "./program.ts";
 
@@ -26,6 +26,8 @@ export interface RoleReport extends PermissionReport {
   readonly time: string;
   /** Launches whose checks are counted: those whose permission files are still kept. */
   readonly launches: number;
+  /** Bytes of checks that were made while a file was being emptied (permission_fold.ts); absent where none were. */
+  readonly lostBytes?: number;
 }
 
 /** A line longer than this is no record of ours. */
@@ -35,10 +37,10 @@ const lineCharactersMax = 1_048_576;
 export async function permissionReports(paths: HomePaths): Promise<RoleReport[]> {
   const records = new Map<string, LaunchRecord[]>(roleNames.map((role) => [role, []]));
   for await (const line of fileLines(paths.launches)) {
-    const record = launchRecordSchema.safeParse(parseJsonObject(line));
-    if (!record.success) continue;
-    const ofRole = records.get(record.data.role) ?? [];
-    ofRole.push(record.data);
+    const record = parseLaunch(line, paths);
+    if (record === undefined) continue;
+    const ofRole = records.get(record.role) ?? [];
+    ofRole.push(record);
     if (ofRole.length > permissionFilesMax) ofRole.shift();
   }
   const reports: RoleReport[] = [];
@@ -55,15 +57,16 @@ export async function permissionReports(paths: HomePaths): Promise<RoleReport[]>
  */
 async function reportOf(paths: HomePaths, launches: readonly LaunchRecord[], last: LaunchRecord) {
   const tallies = new Map<string, PermissionTally>();
+  let lostBytes = 0;
   for (const { role, argv, time } of launches) {
     const flags = JSON.stringify(argv);
     const tally = tallies.get(flags) ?? new PermissionTally(argv);
     tallies.set(flags, tally);
-    for await (const line of fileLines(permissionFile(paths, role, time))) {
-      const check = parseJsonObject(line);
-      if (typeof check?.permission !== "string") continue;
-      tally.add({ permission: check.permission, value: typeof check.value === "string" ? check.value : "" });
-    }
+    const file = permissionFile(paths, role, time);
+    const counts = loadCounts(file);
+    if (counts !== undefined) tally.addCounts(counts);
+    lostBytes += counts?.lostBytes ?? 0;
+    for await (const line of fileLines(file, counts?.bytes)) tally.addLine(line);
   }
   const reports = [...tallies].map(([flags, tally]) => ({
     isLast: flags === JSON.stringify(last.argv),
@@ -72,13 +75,14 @@ async function reportOf(paths: HomePaths, launches: readonly LaunchRecord[], las
   return {
     time: last.time,
     launches: launches.length,
+    ...(lostBytes === 0 ? {} : { lostBytes }),
     granted: reports.find(({ isLast }) => isLast)?.granted ?? [],
     denied: sumRows(reports.flatMap(({ denied }) => denied)),
   };
 }
 
-/** Lines of a file, none where it is absent. */
-async function* fileLines(path: string): AsyncGenerator<string> {
+/** Lines of a file from a byte on, without the hole that may stand there; none where it is absent. */
+async function* fileLines(path: string, from = 0): AsyncGenerator<string> {
   let file: Deno.FsFile;
   try {
     file = await Deno.open(path, { read: true });
@@ -86,15 +90,16 @@ async function* fileLines(path: string): AsyncGenerator<string> {
     if (error instanceof Deno.errors.NotFound) return;
     throw error;
   }
+  await file.seek(from, Deno.SeekMode.Start);
   let rest = "";
   for await (const text of file.readable.pipeThrough(new TextDecoderStream())) {
     const lines = (rest + text).split("\n");
     rest = (lines.pop() ?? "").slice(0, lineCharactersMax);
-    yield* lines;
+    for (const one of lines) yield one.replace(/^\0+/, "");
   }
 }
 
-function printReport({ role, time, launches, granted, denied }: RoleReport): void {
+function printReport({ role, time, launches, granted, denied, lostBytes }: RoleReport): void {
   console.log(`${role}, started ${time}; checks of the last ${launches} launch${launches === 1 ? "" : "es"}`);
   for (const { permission, value, count } of granted) {
     const use = count === 0 ? "granted, never used" : `granted, used ${count} times`;
@@ -102,6 +107,9 @@ function printReport({ role, time, launches, granted, denied }: RoleReport): voi
   }
   for (const { permission, value, count } of denied) {
     console.log(`  ${permission.padEnd(6)} ${`DENIED ${count} times`.padEnd(26)} ${value}`);
+  }
+  if (lostBytes !== undefined) {
+    console.log(`  ${lostBytes} bytes of checks were made while a file was emptied, and are lost`);
   }
   const unused = granted.filter(({ count }) => count === 0).length;
   console.log(

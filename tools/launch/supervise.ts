@@ -44,6 +44,8 @@ export interface SuperviseOptions {
   readonly onEvent: (event: LaunchEvent) => void;
   /** What the files say at each start of a role: a role that comes back has read them anew. */
   readonly load: () => Sound;
+  /** Called for each process with its permission-audit file and arguments; what it returns is called when the process has ended. */
+  readonly watchPermissionFile?: (path: string, argv: readonly string[]) => () => void;
 }
 
 export interface Supervisor {
@@ -179,7 +181,9 @@ async function runOnce(
     options.onEvent({ event: "role", role, said });
     if (said.event === "ready") onReady();
   });
+  const letGo = options.watchPermissionFile?.(permissionFile(paths, role, time), argv);
   const { code } = await child.status;
+  letGo?.();
   stopping.removeEventListener("abort", end);
   for (const cancel of timers) cancel();
   if (!stopping.aborted) await child.stdin.close().catch(() => {});

@@ -9,6 +9,7 @@ import { isJsonObject, parseJsonObject } from "../../core/json.ts";
 import { denoDirectory, type OwnEnvironment } from "./environment.ts";
 import { homeDirectories } from "./directories.ts";
 import { takeHomeLock } from "./lock.ts";
+import { watchPermissionFile } from "./permission_fold.ts";
 import type { Role } from "./plan.ts";
 import { loadFiles, preflight, runningFault } from "./preflight.ts";
 import { ownRoot } from "./root.ts";
@@ -59,6 +60,11 @@ export async function up(options: UpOptions): Promise<Supervisor | { faults: Fau
     entries,
     clock: systemClock,
     onEvent,
+    watchPermissionFile: (path, argv) =>
+      watchPermissionFile(path, argv, {
+        clock: systemClock,
+        onFailure: (text) => onEvent({ event: "notice", text }),
+      }),
     load() {
       // A file that was spoilt meanwhile is the role's own to refuse; its flags stay those that were sound.
       const loaded = loadFiles(paths, { inferenceUrl });
