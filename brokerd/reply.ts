@@ -13,25 +13,35 @@ export type Reading =
 const answerCharactersMax = auditAnswerCharactersMax - 256;
 const modelCharactersMax = 256;
 
-/** An OpenAI-compatible completion: exactly one choice, with text, and not the question itself. */
-export function readCompletion(body: Uint8Array, asked: { model: string; question: string }): Reading {
+/** A shorter key may stand in ordinary words. */
+const bearerCharactersMin = 8;
+
+/** What the request said. An answer that repeats the question or the key is none. */
+export interface Asked {
+  readonly question: string;
+  readonly bearer: string | undefined;
+}
+
+/** An OpenAI-compatible completion: exactly one choice, with text. */
+export function readCompletion(body: Uint8Array, asked: Asked & { readonly model: string }): Reading {
   const reply = readObject(body);
   if (reply === undefined) return { unusable: "the reply is not a JSON object" };
   const { choices, model } = reply;
   if (!Array.isArray(choices) || choices.length === 0) return { unusable: "the reply has no choices" };
   if (choices.length > 1) return { unusable: "the reply has more than one choice" };
   const message = isJsonObject(choices[0]) ? choices[0].message : undefined;
-  const reading = readText(isJsonObject(message) ? message.content : undefined, asked.question);
+  const reading = readText(isJsonObject(message) ? message.content : undefined, asked);
   if ("unusable" in reading || typeof model !== "string" || model === asked.model) return reading;
+  if (repeatsKey(model, asked)) return { unusable: "the reply repeats the key" };
   return { ...reading, replyModel: capText(neutralise(model.toWellFormed()), modelCharactersMax) };
 }
 
 /** Honcho's answer about a peer. */
-export function readHonchoAnswer(body: Uint8Array, question: string): Reading {
+export function readHonchoAnswer(body: Uint8Array, asked: Asked): Reading {
   const reply = readObject(body);
   return reply === undefined
     ? { unusable: "the reply is not a JSON object" }
-    : readText(reply.content, question);
+    : readText(reply.content, asked);
 }
 
 function readObject(body: Uint8Array): JsonObject | undefined {
@@ -42,8 +52,14 @@ function readObject(body: Uint8Array): JsonObject | undefined {
   }
 }
 
-function readText(content: unknown, question: string): Reading {
+function readText(content: unknown, asked: Asked): Reading {
   if (typeof content !== "string" || content.trim() === "") return { unusable: "the reply has no text" };
-  if (content.trim() === question.trim()) return { unusable: "the reply is the question again" };
+  if (content.trim() === asked.question.trim()) return { unusable: "the reply is the question again" };
+  if (repeatsKey(content, asked)) return { unusable: "the reply repeats the key" };
   return { answer: capText(neutralise(content.toWellFormed()), answerCharactersMax) };
+}
+
+// The endpoint knows the key, and what it answers is recorded and read by the model: the key must come by neither.
+function repeatsKey(text: string, { bearer }: Asked): boolean {
+  return bearer !== undefined && bearer.length >= bearerCharactersMin && text.includes(bearer);
 }

@@ -68,7 +68,8 @@ export function makeToolset({ config, consultBearer, honchoBearer }: ToolsetOpti
             temperature: consult.temperature,
             messages: [{ role: "user", content: question }],
           }),
-        read: (reply, question) => readCompletion(reply, { model: consult.model, question }),
+        read: (reply, question) =>
+          readCompletion(reply, { model: consult.model, question, bearer: consultBearer }),
       },
     },
     {
@@ -87,7 +88,7 @@ export function makeToolset({ config, consultBearer, honchoBearer }: ToolsetOpti
         timeoutMs: honcho.timeoutMs,
         replyBytesMax: consultReplyBytesDefault,
         body: (question) => JSON.stringify({ query: question, stream: false }),
-        read: readHonchoAnswer,
+        read: (reply, question) => readHonchoAnswer(reply, { question, bearer: honchoBearer }),
       },
     },
   ];
