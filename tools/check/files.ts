@@ -1,4 +1,4 @@
-// Which files the checks read: every .ts file below the top-level folders of our own code. Nothing outside them is opened.
+// Which files the checks read: every .ts and .tsx file below the top-level folders of our own code. Nothing outside them is opened.
 
 import { scan, type SourceFile } from "./scan.ts";
 
@@ -27,6 +27,6 @@ async function collect(root: string, folder: string, paths: string[]): Promise<v
   for (const entry of entries) {
     const path = `${folder}/${entry.name}`;
     if (entry.isDirectory) await collect(root, path, paths);
-    else if (entry.isFile && entry.name.endsWith(".ts")) paths.push(path);
+    else if (entry.isFile && /\.tsx?$/.test(entry.name)) paths.push(path);
   }
 }

@@ -23,7 +23,7 @@ const mayImportStubs = [
 ];
 
 /** Packages that only tests may name. */
-const testPackages = ["@std/assert", "fast-check"];
+const testPackages = ["@std/assert", "fast-check", "playwright-core"];
 
 export interface Import {
   readonly specifier: string;
@@ -121,7 +121,7 @@ function refuseFile(path: string, specifier: string, target: string, known: Set<
   ) {
     return `imports ${target}, wanted only from ${mayImportStubs.join(", ")}`;
   }
-  if (target.endsWith(".ts") && !known.has(target)) return `imports ${specifier}, which does not exist`;
+  if (/\.tsx?$/.test(target) && !known.has(target)) return `imports ${specifier}, which does not exist`;
   return undefined;
 }
 

@@ -108,6 +108,14 @@ Deno.test("B11 bxctl reaches loop.sock and owner.sock and reads one audit direct
   assertEquals(plan("practice", { paths }), ["--allow-net=127.0.0.1:0"]);
 });
 
+Deno.test("the console listens on one port of this device, reaches both roles, reads what they were granted and used, and writes no file", () => {
+  assertEquals(plan("console", { paths, consolePort: 4870 }), [
+    "--allow-read=/h/audit/launches.jsonl,/h/permissions,/h/run/loop.sock,/h/run/owner.sock",
+    "--allow-write=/h/run/loop.sock,/h/run/owner.sock",
+    "--allow-net=127.0.0.1:4870,unix:/h/run/loop.sock,unix:/h/run/owner.sock",
+  ]);
+});
+
 Deno.test("a role is started without prompt, from the cache, in little memory, with the lock frozen, and told what its file leaves open", () => {
   const facts = { paths, root: "/code", loopd, brokerd, timeZone: "Europe/Berlin" };
   const head = [
