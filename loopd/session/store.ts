@@ -69,7 +69,10 @@ export class SessionStore {
         await session.close();
         throw new Deno.errors.AlreadyExists(`session ${id} exists already`);
       }
-      await this.#begin(session, label);
+      await this.#begin(session, label).catch(async (error) => {
+        await session.close();
+        throw error;
+      });
       return session;
     });
   }
