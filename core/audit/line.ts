@@ -22,14 +22,19 @@ export interface Envelope {
 
 export type CheckedLine =
   | { readonly ok: true; readonly envelope: Envelope; readonly hash: string }
-  | { readonly ok: false; readonly reason: string };
+  | {
+    readonly ok: false;
+    readonly reason: string;
+    /** It stands in its place, but in a format that only a later Boxmaker reads; `hash` links the next line. */
+    readonly newer?: { readonly version: number; readonly hash: string };
+  };
 
 /** Hashes stored bytes; never re-serialises. */
 export function checkLine(line: Line, place: Place): CheckedLine {
   const bad = (reason: string): CheckedLine => ({ ok: false, reason });
   if (line.tooLong) return bad("the line is longer than any record");
   const envelope = readEnvelope(line.bytes);
-  if (envelope === undefined) return bad("the line is not a readable record");
+  if (envelope === undefined) return newerLine(line, place) ?? bad("the line is not a readable record");
   if (envelope.seq !== place.seq) return bad(`the line has seq ${envelope.seq}`);
   if (place.prev !== undefined && envelope.prev !== place.prev) {
     return bad("its prev is not the hash of the line before");
@@ -41,20 +46,37 @@ export function checkLine(line: Line, place: Place): CheckedLine {
   return { ok: true, envelope, hash: sha256(line.bytes) };
 }
 
+// What every format has: version, place and link. More is not asked of a line that this version does not know.
+function newerLine({ bytes }: Line, place: Place): CheckedLine | undefined {
+  const value = parsed(bytes);
+  if (value === undefined || typeof value.v !== "number" || value.v <= auditVersion) return undefined;
+  if (value.seq !== place.seq || (place.prev !== undefined && value.prev !== place.prev)) return undefined;
+  return {
+    ok: false,
+    reason:
+      `format version ${value.v} is newer than this Boxmaker reads (${auditVersion}); use the newer one`,
+    newer: { version: value.v, hash: sha256(bytes) },
+  };
+}
+
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const kinds: ReadonlySet<unknown> = new Set(auditKinds);
 const hashForm = /^[0-9a-f]{64}$/;
 
 export function readEnvelope(bytes: Uint8Array): Envelope | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(decoder.decode(bytes));
-  } catch {
-    return undefined;
-  }
-  if (typeof value !== "object" || value === null) return undefined;
+  const value = parsed(bytes);
+  if (value === undefined) return undefined;
   const { v, seq, prev, time, kind } = value as Partial<Envelope>;
   const fits = v === auditVersion && Number.isSafeInteger(seq) && typeof prev === "string" &&
     hashForm.test(prev) && typeof time === "string" && kinds.has(kind);
-  return fits ? value as Envelope : undefined;
+  return fits ? value as unknown as Envelope : undefined;
+}
+
+function parsed(bytes: Uint8Array): { readonly [key: string]: unknown } | undefined {
+  try {
+    const value = JSON.parse(decoder.decode(bytes));
+    return typeof value === "object" && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
 }

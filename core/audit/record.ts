@@ -2,12 +2,13 @@
 // It says what a record is. It reads no file, hashes nothing and knows no role.
 
 import { z } from "zod";
+import { formatVersions } from "../format_versions.ts";
 import { callIdSchema, sessionIdSchema } from "../ids.ts";
 import { labelSchema } from "../labels.ts";
 import { taintCauses } from "../protocol/broker.ts";
 import { hashSchema } from "../protocol/common.ts";
 
-export const auditVersion = 1;
+export const auditVersion = formatVersions.audit;
 
 /** How a request that left ended: docs/protocol.md says what each means. */
 export const outcomes = ["answered", "http", "timeout", "unreachable", "unknown", "unusable"] as const;

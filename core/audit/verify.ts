@@ -5,7 +5,7 @@
 // its head; only a head that the owner wrote down elsewhere (`head`) shows that.
 
 import { type CheckedLine, checkLine, type Envelope } from "./line.ts";
-import { type AuditHead, auditRecordSchema, type RecordOf } from "./record.ts";
+import { type AuditHead, auditRecordSchema, auditVersion, type RecordOf } from "./record.ts";
 import { type Line, listSegments, readHeadFile, readLines, type Segment } from "./segments.ts";
 import { firstPrev } from "./chain.ts";
 import { delay, systemClock } from "../clock.ts";
@@ -79,6 +79,8 @@ class Walk {
   #firstPrev: string | undefined;
   #pruned: RecordOf<"prune">["segments"] = [];
   #last: AuditHead | undefined;
+  /** The first line of a later format. */
+  #newer: { seq: number; version: number } | undefined;
   #torn: { segment: string; bytes: number } | undefined;
 
   /** The first line that does not fit, or `undefined`. A torn end of the last segment is kept for `judge`. */
@@ -94,8 +96,9 @@ class Walk {
           }
           const seq = this.#place(line).seq;
           const checked = checkLine(line, this.#place(line));
-          if (!checked.ok) return { seq, reason: checked.reason };
-          this.#pass(checked);
+          if (checked.ok) this.#pass(checked);
+          else if (checked.newer !== undefined) this.#passNewer(seq, line, checked.newer);
+          else return { seq, reason: checked.reason };
         }
       }
       if (torn === undefined) return undefined;
@@ -132,6 +135,18 @@ class Walk {
     if (envelope.kind === "prune") this.#notePrune(envelope);
   }
 
+  // A line of a later format keeps the chain: what does not fit it is still found, and a changed version number with it.
+  #passNewer(seq: number, line: Line, { version, hash }: { version: number; hash: string }): void {
+    if (this.#records === 0) {
+      this.#firstSeq = seq;
+      this.#firstPrev = /"prev":"([0-9a-f]{64})"/.exec(new TextDecoder().decode(line.bytes))?.[1];
+    }
+    this.#records++;
+    this.#newer ??= { seq, version };
+    this.#last = { seq, hash };
+    if (this.wanted.has(seq)) this.wanted.set(seq, hash);
+  }
+
   #notePrune(envelope: Envelope): void {
     const record = auditRecordSchema.safeParse(envelope);
     if (record.success && record.data.kind === "prune") {
@@ -141,6 +156,15 @@ class Walk {
 
   judge(heads: readonly { head: AuditHead; name: string }[], given: AuditHead | undefined): AuditVerdict {
     const first = this.#firstSeq ?? 1;
+    if (this.#newer !== undefined) {
+      const verdict = heads.map(({ head, name }) => this.#against(head, name, head === given))
+        .find((verdict) => verdict !== undefined);
+      return verdict ?? this.verdict(
+        20,
+        `Could not run: from seq ${this.#newer.seq} on, the log has format version ${this.#newer.version}, newer than this Boxmaker ` +
+          `reads (${auditVersion}); use the newer one.`,
+      );
+    }
     if (first > 1) {
       const dropped = this.#pruned.find(({ seq, hash }) => seq === first - 1 && hash === this.#firstPrev);
       if (dropped === undefined) {

@@ -1,11 +1,12 @@
 // The records of one session's log: what is written, in which shape, and nothing else. `log.ts` makes them durable, `session.ts` folds them.
 
 import { z } from "zod";
+import { formatVersions } from "../../core/format_versions.ts";
 import { callIdSchema, sessionIdSchema } from "../../core/ids.ts";
 import { labelSchema } from "../../core/labels.ts";
 
 /** Format of the log; a newer one is refused, never guessed at. */
-export const sessionLogVersion = 1;
+export const sessionLogVersion = formatVersions.session;
 
 const common = { v: z.literal(sessionLogVersion), seq: z.int().min(1), time: z.string() };
 

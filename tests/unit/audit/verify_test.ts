@@ -2,6 +2,7 @@
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { verifyAudit } from "../../../core/audit/verify.ts";
+import { sha256 } from "../../../core/audit/chain.ts";
 import { listSegments } from "../../../core/audit/segments.ts";
 import { auditFolder, denial, writtenFolder } from "../../support/audit_folder.ts";
 
@@ -187,3 +188,37 @@ async function snapshot(dir: string): Promise<[string, string, number | undefine
   }
   return files.sort();
 }
+
+Deno.test("a log that a newer Boxmaker went on with is exit 20 by name, and one whose version number was changed is not taken for that", async () => {
+  await using folder = await writtenFolder(4);
+  const lines = await folder.lines();
+  const newer = (line: string) => line.replace('"v":1', '"v":2');
+  // As a later version writes: each line of the new format links the one before it.
+  let prev = "";
+  const written = lines.map((line, at) => {
+    const next = at < 3 ? line : newer(line.replace(/"prev":"[0-9a-f]{64}"/, `"prev":"${prev}"`));
+    prev = sha256(`${next}\n`);
+    return next;
+  });
+  await folder.rewrite(() => written.map((line) => `${line}\n`).join(""));
+  await Deno.writeTextFile(`${folder.dir}/head.json`, JSON.stringify({ seq: 5, hash: prev }));
+  const verdict = await verifyAudit(folder.dir);
+  assertEquals([verdict.exit, verdict.text], [
+    20,
+    "Could not run: from seq 4 on, the log has format version 2, newer than this Boxmaker reads (1); use the newer one.",
+  ]);
+  const { log } = await folder.open();
+  assertStringIncludes(log.failure ?? "", "seq 4: format version 2 is newer than this Boxmaker reads (1)");
+  await log.close();
+
+  await folder.rewrite(() => lines.map((line, at) => `${at === 2 ? newer(line) : line}\n`).join(""));
+  const changed = await verifyAudit(folder.dir);
+  assertEquals([changed.exit, changed.firstBadSeq], [10, 4]);
+  await folder.rewrite(() => lines.map((line) => `${line}\n`).join(""));
+  await Deno.writeTextFile(
+    `${folder.dir}/head.json`,
+    JSON.stringify({ seq: 5, hash: sha256(`${lines[4]}\n`) }),
+  );
+  await folder.rewrite(() => lines.map((line, at) => `${at === 4 ? newer(line) : line}\n`).join(""));
+  assertEquals(await exitOf(folder.dir), 11);
+});
