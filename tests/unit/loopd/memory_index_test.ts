@@ -206,6 +206,11 @@ for (
       bytes.fill(0x55, 4_096, Math.min(bytes.length, 20_480));
       await Deno.writeFile(path, bytes);
     }],
+    ["written in a newer format", (path: string) => {
+      const database = new DatabaseSync(path);
+      database.exec("PRAGMA user_version = 99; CREATE TABLE later (a TEXT);");
+      database.close();
+    }],
   ] as const
 ) {
   Deno.test(`B6 an index that was ${what} is rebuilt from the files`, async () => {
