@@ -5,11 +5,22 @@ import { Buffer } from "node:buffer";
 
 const readBytes = 1_048_576;
 
+export interface LineBatch {
+  /** Each with its newline, newest first; never empty. Of a stretch that holds none of what is looked for, its oldest alone. */
+  readonly lines: readonly Buffer[];
+  /** What was read for it. */
+  readonly bytes: number;
+}
+
 /**
- * The lines of a file from its end to its beginning, each with its newline, newest first, as many at a time as one read brought. A torn end
- * and lines over `lineBytesMax` are passed over.
+ * The lines of a file from its end to its beginning, as many at a time as one read brought. A torn end and lines over `lineBytesMax` are
+ * passed over, and so are stretches in which one of `holding` does not occur: looking for bytes costs a hundredth of looking at lines.
  */
-export async function* readLinesBackwards(path: string, lineBytesMax: number): AsyncGenerator<Buffer[]> {
+export async function* readLinesBackwards(
+  path: string,
+  lineBytesMax: number,
+  holding: readonly Buffer[] = [],
+): AsyncGenerator<LineBatch> {
   using file = await Deno.open(path, { read: true });
   // The end of a line whose beginning is not read yet; undefined while we stand in a line that is passed over.
   let rest: Uint8Array | undefined;
@@ -17,19 +28,30 @@ export async function* readLinesBackwards(path: string, lineBytesMax: number): A
     const from = Math.max(0, end - readBytes);
     let block = Buffer.concat([await readFrom(file, from, end - from), rest ?? new Uint8Array()]);
     if (rest === undefined) block = block.subarray(0, block.lastIndexOf(0x0a) + 1);
-    const lines: Buffer[] = [];
-    let lineEnd = block.length;
-    for (let at = lineEnd - 2; at >= -1 && lineEnd > 0; at = lineEnd - 2) {
-      const newline = at < 0 ? -1 : block.lastIndexOf(0x0a, at);
-      if (newline === -1 && from > 0) break;
-      const line = block.subarray(newline + 1, lineEnd);
-      if (line.length <= lineBytesMax) lines.push(line);
-      lineEnd = newline + 1;
-    }
-    if (lines.length > 0) yield lines;
-    if (lineEnd > 0) rest = lineEnd > lineBytesMax ? undefined : block.subarray(0, lineEnd);
+    // What stands before the first newline belongs to a line that begins further back, unless this is the beginning.
+    const first = from === 0 ? 0 : block.indexOf(0x0a) + 1;
+    const whole = block.subarray(first);
+    const lines = holding.every((text) => whole.includes(text)) ? linesOf(whole) : [oldestOf(whole)];
+    const fitting = lines.filter(({ length }) => length > 0 && length <= lineBytesMax);
+    if (fitting.length > 0) yield { lines: fitting, bytes: end - from };
+    if (first > 0) rest = first > lineBytesMax ? undefined : block.subarray(0, first);
     end = from;
   }
+}
+
+/** Newest first, of a stretch that begins with a line and ends with a newline. */
+function linesOf(stretch: Buffer): Buffer[] {
+  const lines: Buffer[] = [];
+  for (let end = stretch.length; end > 0;) {
+    const from = end === 1 ? 0 : stretch.lastIndexOf(0x0a, end - 2) + 1;
+    lines.push(stretch.subarray(from, end));
+    end = from;
+  }
+  return lines;
+}
+
+function oldestOf(stretch: Buffer): Buffer {
+  return stretch.subarray(0, stretch.indexOf(0x0a) + 1);
 }
 
 /** `length` bytes from `offset` on, or as many as there are. */

@@ -46,7 +46,7 @@ export interface AuditPageOptions {
   readonly recordsMax: number;
   /** Of the lines as they stand in the log; one record is always given. */
   readonly bytesMax: number;
-  /** Of lines looked at: past it the page ends, full or not, and `before` says where to go on. */
+  /** Of the log walked: past it the page ends, full or not, and `before` says where to go on. */
   readonly scanBytesMax?: number;
 }
 
@@ -67,12 +67,14 @@ export async function readAuditPage(dir: string, options: AuditPageOptions): Pro
   let scannedBytes = 0;
   for (const segment of (await listSegments(dir)).reverse()) {
     if (await firstSeqOfSegment(segment.path) >= before) continue;
-    for await (const lines of readLinesBackwards(segment.path, auditLineBytesMax)) {
+    for await (
+      const { lines, bytes: scanned } of readLinesBackwards(segment.path, auditLineBytesMax, needles)
+    ) {
+      const oldest = seqOfLine(lines[lines.length - 1]);
+      if (oldest !== undefined && oldest >= before) continue;
       for (const line of lines) {
         const seq = seqOfLine(line);
         if (seq === undefined || seq >= before) continue;
-        if (scannedBytes >= scanBytesMax) return pageOf(records, seq + 1);
-        scannedBytes += line.length;
         if (!needles.every((needle) => line.includes(needle))) continue;
         const record = readEnvelope(line);
         if (record === undefined || !matches(record)) continue;
@@ -81,6 +83,8 @@ export async function readAuditPage(dir: string, options: AuditPageOptions): Pro
         records.push(record);
         if (records.length === recordsMax) return pageOf(records, seq);
       }
+      scannedBytes += scanned;
+      if (scannedBytes >= scanBytesMax && oldest !== undefined) return pageOf(records, oldest);
     }
   }
   return pageOf(records, undefined);

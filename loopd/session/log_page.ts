@@ -27,7 +27,7 @@ export async function readLogPage(path: string, options: LogPageOptions): Promis
   /** Newest first. */
   const records: SessionRecord[] = [];
   let bytes = 0;
-  for await (const lines of readLinesBackwards(path, sessionLineBytesMax)) {
+  for await (const { lines } of readLinesBackwards(path, sessionLineBytesMax)) {
     for (const line of lines) {
       if ((seqOfLine(line) ?? Infinity) >= before) continue;
       const record = decodeLine(line, path);

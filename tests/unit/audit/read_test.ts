@@ -1,6 +1,7 @@
 // The log as it is read: filtered forwards, and in pages from the end.
 
 import { assert, assertEquals } from "@std/assert";
+import { Buffer } from "node:buffer";
 import type { Envelope } from "../../../core/audit/line.ts";
 import { readAudit, readAuditPage } from "../../../core/audit/read.ts";
 import { auditLineBytesMax } from "../../../core/limits.ts";
@@ -108,7 +109,7 @@ Deno.test("a segment reads the same backwards as forwards, whatever the lengths 
         const lines = lengths.map((length, at) => `${String.fromCharCode(97 + at).repeat(length - 1)}\n`);
         await Deno.writeTextFile(path, lines.join("") + torn);
         const read: string[] = [];
-        for await (const some of readLinesBackwards(path, auditLineBytesMax)) {
+        for await (const { lines: some } of readLinesBackwards(path, auditLineBytesMax)) {
           read.push(...some.map((line) => line.toString()));
         }
         assert(
@@ -121,10 +122,26 @@ Deno.test("a segment reads the same backwards as forwards, whatever the lengths 
       `a\n${"b".repeat(auditLineBytesMax)}\nc\n${"d".repeat(auditLineBytesMax - 1)}\n`,
     );
     const kept: number[] = [];
-    for await (const some of readLinesBackwards(path, auditLineBytesMax)) {
+    for await (const { lines: some } of readLinesBackwards(path, auditLineBytesMax)) {
       kept.push(...some.map((line) => line.length));
     }
     assertEquals(kept, [auditLineBytesMax, 2, 2]);
+    // Of stretches without what is looked for one line each is given; no line that holds it is left out.
+    const many = Array.from(
+      { length: 30 },
+      (_, at) => `${at} ${at % 10 === 0 ? "rare" : "x"}${"y".repeat(200_000)}\n`,
+    );
+    await Deno.writeTextFile(path, many.join(""));
+    const found: string[] = [];
+    let given = 0;
+    for await (const { lines: some } of readLinesBackwards(path, auditLineBytesMax, [Buffer.from("rare")])) {
+      given += some.length;
+      found.push(
+        ...some.map((line) => line.toString().slice(0, 7)).filter((start) => start.includes("rare")),
+      );
+    }
+    assertEquals(found, ["20 rare", "10 rare", "0 rarey"]);
+    assert(given < many.length);
   } finally {
     await Deno.remove(dir, { recursive: true });
   }
