@@ -67,12 +67,17 @@ export class SessionList {
     const from = after === undefined ? 0 : wanted.indexOf(after) + 1;
     const sessions: SessionListRow[] = [];
     let bytesLeft = pageReadBytesMax;
-    for (let at = from; at < wanted.length; at++) {
-      if (sessions.length === limit) return { sessions, after: wanted[at - 1] };
-      const read = await this.#row(wanted[at], bytesLeft);
-      if (read === undefined) continue;
-      bytesLeft -= read.bytes;
-      sessions.push(read.row);
+    for (let at = from; at < wanted.length && sessions.length < limit;) {
+      const next = wanted.slice(at, at + limit - sessions.length);
+      at += next.length;
+      const known = await Promise.all(next.map((id) => this.#isKnown(id)));
+      for (const [index, id] of next.entries()) {
+        const read = await this.#row(id, { isKnown: known[index], bytesMax: bytesLeft });
+        if (read === undefined) continue;
+        bytesLeft -= read.bytes;
+        sessions.push(read.row);
+      }
+      if (at < wanted.length && sessions.length === limit) return { sessions, after: next[next.length - 1] };
     }
     return { sessions };
   }
@@ -118,12 +123,20 @@ export class SessionList {
     return this.#childCounts.get(id) ?? 0;
   }
 
-  async #row(id: SessionId, bytesMax: number): Promise<{ row: SessionListRow; bytes: number } | undefined> {
+  /** Whether the session's summary is there and whole. A log that is gone is found out when its row is made. */
+  async #isKnown(id: SessionId): Promise<boolean> {
+    return await this.#summaries.get(id)?.isWhole().catch(() => false) ?? false;
+  }
+
+  async #row(
+    id: SessionId,
+    { isKnown, bytesMax }: { isKnown: boolean; bytesMax: number },
+  ): Promise<{ row: SessionListRow; bytes: number } | undefined> {
     const { directory, holds, slots } = this.#options;
     const summary = this.#summaries.get(id) ?? new SessionSummary(sessionLogPath(directory, id));
     let read: { bytes: number; whole: boolean };
     try {
-      read = await summary.readOn(bytesMax);
+      read = isKnown ? { bytes: 0, whole: true } : await summary.readOn(bytesMax);
     } catch (error) {
       if (error instanceof Deno.errors.NotFound) {
         this.#drop(id);

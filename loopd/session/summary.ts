@@ -28,9 +28,17 @@ export class SessionSummary {
   #path: string;
   #inode: number | null = null;
   #readBytes = 0;
+  /** Size of the log when the summary stood for all of it. */
+  #wholeBytes: number | undefined;
 
   constructor(path: string) {
     this.#path = path;
+  }
+
+  /** Whether the summary stands for the whole log as it is now, told without opening it. Throws NotFound. */
+  async isWhole(): Promise<boolean> {
+    const { size, ino } = await Deno.stat(this.#path);
+    return ino === this.#inode && size === this.#wholeBytes;
   }
 
   /**
@@ -43,7 +51,7 @@ export class SessionSummary {
     // Another log took its place, or its torn end was cut off.
     if (ino !== this.#inode || size < this.#readBytes) this.#restart(ino);
     const from = this.#readBytes;
-    if (size === from) return { bytes: 0, whole: true };
+    if (size === from) return this.#read(0, size);
     if (bytesMax <= 0) return { bytes: 0, whole: false };
     for (let length = Math.max(bytesMax, readBytesMin);; length *= 2) {
       const read = await readFrom(file, from, Math.min(length, size - from));
@@ -52,13 +60,19 @@ export class SessionSummary {
       // A torn end, or a line that no log of ours holds: what stands before it is all that there is to know.
       if (lines.length === 0 && !atEnd && length < sessionLineBytesMax) continue;
       this.#foldLines(lines);
-      return { bytes: read.length, whole: atEnd || lines.length === 0 };
+      return this.#read(read.length, atEnd || lines.length === 0 ? size : undefined);
     }
+  }
+
+  #read(bytes: number, wholeBytes: number | undefined): { bytes: number; whole: boolean } {
+    this.#wholeBytes = wholeBytes;
+    return { bytes, whole: wholeBytes !== undefined };
   }
 
   #restart(inode: number | null): void {
     Object.assign(this, new SessionSummary(this.#path));
     this.#readBytes = 0;
+    this.#wholeBytes = undefined;
     this.#inode = inode;
   }
 
