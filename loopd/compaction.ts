@@ -57,17 +57,22 @@ export class Compactor implements Compaction {
   }
 
   async beforeRequest(turn: Turn): Promise<void> {
-    const { session } = turn;
+    if (!await this.#takeReady(turn.session) && this.#due(turn.session)) await this.now(turn);
+  }
+
+  // A ready summary is used before another is made: it covers less than the newer one, and would follow it out of order.
+  async #takeReady(session: Session): Promise<boolean> {
     const ready = this.#ready.get(session.id);
-    if (ready !== undefined) {
-      this.#ready.delete(session.id);
-      await this.#services.store.newEpoch(session, ready);
-    } else if (this.#due(session)) await this.now(turn);
+    if (ready === undefined) return false;
+    this.#ready.delete(session.id);
+    await this.#services.store.newEpoch(session, ready);
+    return true;
   }
 
   async now(turn: Turn): Promise<boolean> {
     const { session } = turn;
     await this.#running.get(session.id);
+    if (await this.#takeReady(session)) return true;
     const cut = cutInTurn(session);
     try {
       const summary = await this.#summarise(session, cut, turn.tree.signal);
