@@ -111,7 +111,9 @@ export class SessionStore {
     for (const [id, opening] of this.#open) {
       if (this.#open.size <= idleOpenMax) return;
       const session = await opening.catch(() => undefined);
-      if (session === undefined || inUse(id) || session.followed) continue;
+      // While it was waited for, another trim may have closed it.
+      if (session === undefined || this.#open.get(id) !== opening) continue;
+      if (inUse(id) || session.followed) continue;
       this.#open.delete(id);
       await session.close();
     }
@@ -132,8 +134,9 @@ export class SessionStore {
   async #once(id: SessionId, open: () => Promise<Session>): Promise<Session> {
     const already = this.#open.get(id);
     if (already !== undefined) {
-      const session = await already;
-      if (!session.broken) {
+      // What another caller asked for may fail where this one does not: to create goes on where to get ends.
+      const session = await already.catch(() => undefined);
+      if (session !== undefined && !session.broken) {
         // Last used, last trimmed.
         this.#open.delete(id);
         this.#open.set(id, already);
@@ -161,6 +164,16 @@ export class SessionStore {
         throw new ProtocolError("newer-format", STATUS_CODE.Conflict, error.message);
       },
     );
+    const [first] = records;
+    if (first?.kind === "open" && first.session !== id) {
+      await log.close();
+      // A directory that was copied or renamed by hand: refused to whoever asks for it, and left as it is.
+      throw new ProtocolError(
+        "other-session",
+        STATUS_CODE.Conflict,
+        `the log in sessions/${id} is that of ${first.session}; give the directory its name back, or remove it`,
+      );
+    }
     return new Session(id, log, records);
   }
 
