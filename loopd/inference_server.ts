@@ -196,7 +196,7 @@ export class InferenceServer {
     for (;;) {
       let processing: boolean | undefined;
       try {
-        processing = await this.isProcessing(slot);
+        processing = await untilAborted(this.isProcessing(slot), signal);
       } catch {
         signal.throwIfAborted();
         return;
@@ -292,4 +292,14 @@ function unreachableText(url: string, error: unknown): string {
   return `the inference server at ${url} does not answer (${cause}); ${
     runbookPointer("inference-unreachable")
   }`;
+}
+
+// The work itself goes on for whoever else waits for it: a poll is shared.
+function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(signal.reason);
+    if (signal.aborted) onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
 }

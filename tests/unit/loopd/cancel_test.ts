@@ -14,6 +14,7 @@ import {
   says,
   startLoopdRig,
 } from "../../support/loopd_rig.ts";
+import { fakeClock } from "../../support/fake_clock.ts";
 import { recordsOf, resultsOf, textOf } from "../../support/transcript.ts";
 
 const cancelMsMax = 2_000;
@@ -216,6 +217,29 @@ Deno.test("F8 while the server still works on a cancelled prompt its slot is dra
   assertEquals(rig.loopd.services.gate.view().find(({ slot }) => slot === 0)?.state, "draining");
   assertEquals((await rig.send(session, "and now?")).content, "here");
   assertEquals([first.state, rig.model.collisions], ["aborted", 0]);
+});
+
+Deno.test("F8 a stop does not wait for a slot that still drains", async () => {
+  const clock = fakeClock();
+  await using rig = await startLoopdRig({
+    clock,
+    model: { cancelNoticeMs: 60_000 },
+    script: () => ({ content: "late", progress: 0, hold: new Promise(() => {}) }),
+  });
+  const session = await rig.newSession();
+  const turn = rig.send(session, "hello");
+  await rig.model.nextRequest();
+  await cancel(rig, session);
+  await turn;
+  // The clock stands still, so that whatever waits for it waits for ever.
+  let patience: ReturnType<typeof setTimeout> | undefined;
+  const outcome = await Promise.race([
+    rig.restart().then(() => "stopped"),
+    new Promise((resolve) => patience = setTimeout(() => resolve("still waits"), 5_000)),
+  ]);
+  clearTimeout(patience);
+  if (outcome !== "stopped") await clock.advance(600_000);
+  assertEquals(outcome, "stopped");
 });
 
 Deno.test("a cancel where nothing runs says so, and one of an unknown session is 404", async () => {
