@@ -43,11 +43,12 @@ export function fakeClock(startMs: number = Date.UTC(2026, 11, 1, 12, 0, 0)): Fa
         const next = [...waiting].filter((entry) => entry.due <= until).sort((a, b) => a.due - b.due)[0];
         if (next === undefined) break;
         waiting.delete(next);
-        time = next.due;
+        time = Math.max(time, next.due);
         next.callback();
         await settle();
       }
-      time = until;
+      // Another advance may have gone further meanwhile: time never goes back.
+      time = Math.max(time, until);
       await settle();
     },
   };
