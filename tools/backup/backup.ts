@@ -15,7 +15,7 @@ import { formatVersions } from "../../core/format_versions.ts";
 import type { HomePaths } from "../../core/home.ts";
 import { ancestorSessionIds, isSessionId, type SessionId } from "../../core/ids.ts";
 import { parseJsonObject } from "../../core/json.ts";
-import { type Copied, copyLines, copyStable, copyWhole, writeNew } from "./copy.ts";
+import { type Copied, copiesMax, copyLines, copyStable, copyWhole, forEach, writeNew } from "./copy.ts";
 import { type BackupFile, isBackupName, type Manifest, manifestName, sessionsIn } from "./manifest.ts";
 
 export interface BackupOptions {
@@ -26,7 +26,7 @@ export interface BackupOptions {
   readonly withPermissions: boolean;
   readonly clock: Clock;
   readonly signal?: AbortSignal;
-  /** Called after each file: tests act on the home between two of them. */
+  /** Called after each file: tests act on the home between two of them, one after the other then. */
   readonly onCopied?: (path: string) => Promise<void>;
 }
 
@@ -121,7 +121,7 @@ class Pass {
   readonly skipped: string[] = [];
   /** Of the audit log: the last segment that was copied and how far. */
   auditEnd: { readonly segment: number; readonly bytes: number } | undefined;
-  readonly #directories = new Set<string>();
+  readonly #directories = new Map<string, Promise<void>>();
 
   constructor(
     readonly from: string,
@@ -173,9 +173,10 @@ class Pass {
     const parts = path.split("/").slice(0, -1);
     for (let length = 1; length <= parts.length; length++) {
       const directory = parts.slice(0, length).join("/");
-      if (this.#directories.has(directory)) continue;
-      await Deno.mkdir(join(this.to, directory), { mode: 0o700 });
-      this.#directories.add(directory);
+      const making = this.#directories.get(directory) ??
+        Deno.mkdir(join(this.to, directory), { mode: 0o700 });
+      this.#directories.set(directory, making);
+      await making;
     }
   }
 }
@@ -246,13 +247,15 @@ async function copySessions(pass: Pass, { ids, retired }: SessionNames): Promise
   const levels: Set<SessionId>[] = [];
   const add = (id: SessionId) => (levels[ancestorSessionIds(id).length] ??= new Set()).add(id);
   for (const id of ids) add(id);
+  const copySession = async (id: SessionId) => {
+    const directory = `sessions/${id}`;
+    if (await pass.copy(`${directory}/log.jsonl`, copyLines) === undefined) return;
+    for (const child of await spawnedIn(join(pass.to, directory, "log.jsonl"))) add(child);
+    await copyTree(pass, directory, copyStable);
+  };
+  const atOnce = pass.options.onCopied === undefined ? copiesMax : 1;
   for (let depth = 0; depth < levels.length; depth++) {
-    for (const id of [...levels[depth] ?? []].sort()) {
-      const directory = `sessions/${id}`;
-      if (await pass.copy(`${directory}/log.jsonl`, copyLines) === undefined) continue;
-      for (const child of await spawnedIn(join(pass.to, directory, "log.jsonl"))) add(child);
-      await copyTree(pass, directory, copyStable);
-    }
+    await forEach([...levels[depth] ?? []].sort(), copySession, atOnce);
   }
 }
 

@@ -9,6 +9,30 @@ export interface Copied {
   readonly sha256: string;
 }
 
+/** Files copied at once: waiting for the disk is most of the work, and waits are shared. */
+export const copiesMax = 32;
+
+/** Runs `work` for each item, at most `atOnce` at a time, in their order of beginning. Rejects with the first failure, when all that began has ended. */
+export async function forEach<T>(
+  items: Iterable<T>,
+  work: (item: T) => Promise<void>,
+  atOnce: number = copiesMax,
+): Promise<void> {
+  const queue = [...items].values();
+  let failed = false;
+  const settled = await Promise.allSettled(Array.from({ length: atOnce }, async () => {
+    for (const item of queue) {
+      if (failed) return;
+      await work(item).catch((error) => {
+        failed = true;
+        throw error;
+      });
+    }
+  }));
+  const failure = settled.find((one) => one.status === "rejected");
+  if (failure !== undefined) throw failure.reason;
+}
+
 const blockBytes = 1_048_576;
 /** A file that is replaced or appended to while it is read is read again. */
 const stableTriesMax = 20;

@@ -9,7 +9,7 @@ import { UsageError } from "../../core/errors.ts";
 import { type HomePaths, homePaths, pathFaults } from "../../core/home.ts";
 import { homeDirectories } from "../launch/directories.ts";
 import { lockHolder } from "../launch/lock.ts";
-import { copyWhole } from "./copy.ts";
+import { copyWhole, forEach } from "./copy.ts";
 import { loadManifest, type Manifest, sessionsIn } from "./manifest.ts";
 
 export interface RestoreOptions {
@@ -106,19 +106,15 @@ async function copyAll(
   { files }: Manifest,
   signal: AbortSignal | undefined,
 ): Promise<void> {
-  const made = new Set<string>();
-  const bad: string[] = [];
-  for (const { path, bytes, sha256 } of files) {
-    signal?.throwIfAborted();
-    const to = join(home, path);
-    if (!made.has(dirname(to))) {
-      await Deno.mkdir(dirname(to), { mode: 0o700, recursive: true });
-      made.add(dirname(to));
-    }
-    const from = join(directory, path);
-    const text = await whatIsWrong(from, { bytes, sha256 }, to);
-    if (text !== undefined) bad.push(`${path} ${text}`);
+  for (const to of new Set(files.map(({ path }) => dirname(join(home, path))))) {
+    await Deno.mkdir(to, { mode: 0o700, recursive: true });
   }
+  const bad: string[] = [];
+  await forEach(files, async ({ path, bytes, sha256 }) => {
+    signal?.throwIfAborted();
+    const text = await whatIsWrong(join(directory, path), { bytes, sha256 }, join(home, path));
+    if (text !== undefined) bad.push(`${path} ${text}`);
+  });
   if (bad.length === 0) return;
   const more = bad.length > namedFaultsMax ? `, and ${bad.length - namedFaultsMax} more` : "";
   throw new DamagedBackup(
