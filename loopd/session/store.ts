@@ -2,7 +2,7 @@
 
 import { STATUS_CODE } from "@std/http";
 import type { Clock } from "../../core/clock.ts";
-import { assertOurs, ProtocolError, UsageError } from "../../core/errors.ts";
+import { assertOurs, describeError, ProtocolError, UsageError } from "../../core/errors.ts";
 import { isSessionId, parentSessionId, type SessionId } from "../../core/ids.ts";
 import type { Label } from "../../core/labels.ts";
 import { createSessionLog, openSessionLog, sessionLogPath } from "./log.ts";
@@ -174,7 +174,19 @@ export class SessionStore {
         `the log in sessions/${id} is that of ${first.session}; give the directory its name back, or remove it`,
       );
     }
-    return new Session(id, log, records);
+    try {
+      return new Session(id, log, records);
+    } catch (error) {
+      await log.close();
+      // What a file holds is no assumption of ours: records that are sound each by itself and do not follow from one another.
+      throw new ProtocolError(
+        "damaged-session",
+        STATUS_CODE.Conflict,
+        `the log in sessions/${id} does not fit together (${
+          describeError(error)
+        }); put back a copy of it, or remove it`,
+      );
+    }
   }
 
   async #begin(session: Session, label: Label): Promise<void> {

@@ -33,6 +33,34 @@ Deno.test("B1 a session's directory that was copied or renamed by hand is refuse
   assertEquals((await rig.send("chat-a", "and now?")).status, "completed");
 });
 
+Deno.test("B1 a log whose records do not follow from one another is refused by name, and the others are served", async () => {
+  await using rig = await startLoopdRig({
+    script: ({ messages }) =>
+      messages.at(-1)?.role === "user" ? { toolCalls: [{ name: "clock", arguments: {} }] } : says("Late."),
+  });
+  assertEquals((await rig.send("chat-a", "What time is it?")).status, "completed");
+  assertEquals((await rig.send("chat-b", "What time is it?")).status, "completed");
+  await rig.restart();
+  const path = `${rig.paths.sessions}/chat-b/log.jsonl`;
+  const damaged = (await Deno.readTextFile(path)).replace(
+    '"kind":"result","call":1',
+    '"kind":"result","call":7',
+  );
+  await Deno.writeTextFile(path, damaged);
+  const turn = await requestJson(rig.paths.loopSocket, {
+    method: "POST",
+    path: "/v1/sessions/chat-b/turns",
+    body: { text: "hi" },
+  });
+  assertEquals([turn.httpStatus, (turn.body as { code: string }).code], [409, "damaged-session"]);
+  assertEquals(
+    (await requestJson(rig.paths.loopSocket, { method: "GET", path: "/v1/sessions" })).httpStatus,
+    200,
+  );
+  assertEquals(await Deno.readTextFile(path), damaged);
+  assertEquals((await rig.send("chat-a", "And now?")).status, "completed");
+});
+
 Deno.test("B1 lists that are asked for at once close no session twice, however many there are", async () => {
   await using rig = await startLoopdRig({ script: () => says("Hello.") });
   for (let at = 0; at < sessionsWanted; at++) await rig.newSession();
