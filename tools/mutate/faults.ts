@@ -402,9 +402,16 @@ export const faults: readonly Fault[] = [
   {
     name: "the question itself is taken as an answer",
     file: "brokerd/reply.ts",
-    find: "if (content.trim() === question.trim())",
+    find: "if (content.trim() === asked.question.trim())",
     replace: "if (content === undefined)",
     tests: [wireTest],
+  },
+  {
+    name: "an answer may repeat the key",
+    file: "brokerd/reply.ts",
+    find: "bearer.length >= bearerCharactersMin && text.includes(bearer)",
+    replace: "bearer.length < 0 && text.includes(bearer)",
+    tests: ["tests/hostile/secret_test.ts"],
   },
   {
     name: "an answer carries no mark of the outside",
