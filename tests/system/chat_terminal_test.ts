@@ -77,7 +77,7 @@ async function withConversation(
   await work({ home, model, recorder, release: (name) => holds[name].resolve() });
 }
 
-Deno.test("B11 a conversation in a terminal: thinking folds, calls resolve in place, children nest, an approval is answered with y, Ctrl-C cancels", () =>
+Deno.test("B10 B11 a conversation in a terminal: thinking folds, calls resolve in place, children nest, an approval is answered with y, Ctrl-C cancels", () =>
   withConversation(async ({ home, model, recorder, release }) => {
     await using terminal = await inTerminal("command", ["chat", "--home", home.paths.home]);
     const { screen } = terminal;

@@ -28,6 +28,7 @@ export class LineEditor {
   #reading: PromiseWithResolvers<string | undefined> | undefined;
   readonly #pastes = new Map<string, string>();
   #pasteNumber = 0;
+  #closed = false;
 
   constructor({ write, columns, history, words }: EditorOptions) {
     this.#output = new Writable({
@@ -58,8 +59,9 @@ export class LineEditor {
     return this.#reading !== undefined;
   }
 
-  /** The next message; `undefined` when the person leaves with Ctrl-D. */
+  /** The next message; `undefined` when the person leaves with Ctrl-D, or left. */
   read(prompt: string): Promise<string | undefined> {
+    if (this.#closed) return Promise.resolve(undefined);
     this.#reading = Promise.withResolvers();
     this.#readline.setPrompt(prompt);
     this.#readline.prompt();
@@ -116,6 +118,7 @@ export class LineEditor {
   }
 
   close(): void {
+    this.#closed = true;
     this.#settle(undefined);
     this.#readline.close();
   }

@@ -11,8 +11,11 @@ export type Line = readonly Piece[];
 
 const spinnerFrames = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const spinnerMs = 120;
-const hideCursor = "\x1b[?25l";
-const showCursor = "\x1b[?25h";
+/** No more often than this because of what arrives; the spinner's clock brings the rest. */
+const redrawMsMin = 40;
+/** While live lines stand: no cursor, and a line that the terminal counts wider than we do is cut by it, never broken. */
+const begin = "\x1b[?25l\x1b[?7l";
+const end = "\x1b[?7h\x1b[?25h";
 
 export interface ScreenOptions {
   readonly screen: Screen;
@@ -27,6 +30,7 @@ export class LiveScreen {
   #drawn: string[] = [];
   #drawnText = "";
   #atLineStart = true;
+  #drawnAtMs = -Infinity;
   #timer: ReturnType<typeof setInterval> | undefined;
   #frame = 0;
 
@@ -64,17 +68,14 @@ export class LiveScreen {
     this.#lines = lines;
     this.#timer ??= setInterval(() => {
       this.#frame = (this.#frame + 1) % spinnerFrames.length;
-      this.refresh();
+      this.#redraw();
     }, spinnerMs);
-    this.refresh();
+    this.#redraw();
   }
 
-  /** The live lines now, for one change that cannot wait for the clock. */
+  /** The lines changed. */
   refresh(): void {
-    if (this.#lines === undefined) return;
-    const { text, drawn } = this.#fit(this.#lines());
-    if (text === this.#drawnText) return;
-    this.#options.write(this.#erase() + this.#show(text, drawn));
+    if (performance.now() - this.#drawnAtMs >= redrawMsMin) this.#redraw();
   }
 
   /** Takes the live lines away; these take their place and stay. */
@@ -93,6 +94,13 @@ export class LiveScreen {
     this.#draw();
   }
 
+  #redraw(): void {
+    if (this.#lines === undefined) return;
+    const { text, drawn } = this.#fit(this.#lines());
+    if (text === this.#drawnText) return;
+    this.#options.write(this.#erase() + this.#show(text, drawn));
+  }
+
   #draw(): void {
     if (this.#lines === undefined) return;
     const { text, drawn } = this.#fit(this.#lines());
@@ -102,7 +110,8 @@ export class LiveScreen {
   #show(text: string, drawn: string[]): string {
     this.#drawn = drawn;
     this.#drawnText = text;
-    return drawn.length === 0 ? "" : hideCursor + text;
+    this.#drawnAtMs = performance.now();
+    return drawn.length === 0 ? "" : begin + text;
   }
 
   // The cursor stands at the end of the last drawn line.
@@ -112,7 +121,7 @@ export class LiveScreen {
     const rows = this.#drawn.reduce((sum, line) => sum + Math.max(1, Math.ceil(width(line) / columns)), 0);
     this.#drawn = [];
     this.#drawnText = "";
-    return `\r${rows > 1 ? `\x1b[${rows - 1}A` : ""}\x1b[0J${showCursor}`;
+    return `\r${rows > 1 ? `\x1b[${rows - 1}A` : ""}\x1b[0J${end}`;
   }
 
   /** No more lines than there are rows, and none wider than the terminal. */
@@ -163,11 +172,12 @@ export function cutLine(line: Line, columnsMax: number): Line {
 /** The last `linesMax` lines of a text, broken at `columns`. */
 export function lastLines(text: string, columns: number, linesMax: number): string[] {
   const lines: string[] = [];
-  // A line holds at most `columns` characters, so what stands before these can never be among the last.
-  for (const paragraph of text.slice(-columns * linesMax * 2).split("\n")) {
+  for (const paragraph of text.replaceAll("\t", "    ").split("\n").slice(-linesMax)) {
     let line = "";
     let taken = 0;
-    for (const character of paragraph) {
+    // Whole lines that can never be among the last: dropping others would shift what is shown as the text grows.
+    const dropped = Math.max(0, Math.floor(paragraph.length / columns) - 2 * linesMax) * columns;
+    for (const character of paragraph.slice(dropped)) {
       const own = width(character);
       if (taken + own > columns) {
         lines.push(line);

@@ -65,8 +65,9 @@ export function systemTerminal({ plain }: { plain: boolean }): Terminal {
 /** What a terminal without a size of its own is taken for. */
 const sizeUnknown: Size = { columns: 80, rows: 24 };
 /** Pasted text comes between marks, so that a newline in it sends nothing. */
-const pasteMarksOn = "\x1b[?2004h";
-const pasteMarksOff = "\x1b[?2004l";
+const begin = "\x1b[?2004h";
+/** Without the marks, with the cursor, and with lines that break: whatever stood when the end came. */
+const end = "\x1b[?2004l\x1b[?7h\x1b[?25h";
 const endings = { SIGTERM: 143, SIGHUP: 129 } as const;
 
 function systemScreen(): Screen {
@@ -78,20 +79,20 @@ function systemScreen(): Screen {
     open({ onInput, onResize, onEnd }) {
       const restore = () => {
         Deno.stdin.setRaw(false);
-        writeAll(Deno.stdout, pasteMarksOff);
+        writeAll(Deno.stdout, end);
       };
       // A terminal that echoes nothing is of no use to the shell that comes after.
       const ends = Object.entries(endings).map(([signal, code]) => {
-        const end = () => {
+        const exit = () => {
           restore();
           Deno.exit(code);
         };
-        Deno.addSignalListener(signal as keyof typeof endings, end);
-        return () => Deno.removeSignalListener(signal as keyof typeof endings, end);
+        Deno.addSignalListener(signal as keyof typeof endings, exit);
+        return () => Deno.removeSignalListener(signal as keyof typeof endings, exit);
       });
       Deno.addSignalListener("SIGWINCH", onResize);
       Deno.stdin.setRaw(true);
-      writeAll(Deno.stdout, pasteMarksOn);
+      writeAll(Deno.stdout, begin);
       const decoder = new TextDecoder();
       const reader = Deno.stdin.readable.getReader();
       let open = true;

@@ -6,7 +6,8 @@ import { streamSSE } from "hono/streaming";
 import { homePaths } from "../../../core/home.ts";
 import { createApp, listenOnSocket } from "../../../core/wire/server.ts";
 import { runCommandLine } from "../../../tools/bxctl/main.ts";
-import type { Terminal } from "../../../tools/bxctl/terminal.ts";
+import type { Screen, ScreenHandlers, Terminal } from "../../../tools/bxctl/terminal.ts";
+import { ScreenModel } from "../../support/terminal.ts";
 
 export interface Asked {
   readonly method: string;
@@ -62,7 +63,60 @@ export function streamTurn(loopd: Hono, events: readonly (readonly [string, unkn
     }));
 }
 
+/** A terminal that can be redrawn, without a process: keys in, and what a person would see. */
+export class FakeScreen implements Screen {
+  readonly model: ScreenModel;
+  #handlers: ScreenHandlers | undefined;
+  #waiting: { readonly what: RegExp; readonly shown: PromiseWithResolvers<void> } | undefined;
+
+  constructor(private columns: number, private readonly rows: number) {
+    this.model = new ScreenModel(columns);
+  }
+
+  size() {
+    return { columns: this.columns, rows: this.rows };
+  }
+
+  open(handlers: ScreenHandlers): () => void {
+    this.#handlers = handlers;
+    return () => this.#handlers = undefined;
+  }
+
+  get isOpen(): boolean {
+    return this.#handlers !== undefined;
+  }
+
+  type(text: string): void {
+    this.#handlers?.onInput(text);
+  }
+
+  resize(columns: number): void {
+    this.columns = columns;
+    this.model.resize(columns);
+    this.#handlers?.onResize();
+  }
+
+  hangUp(): void {
+    this.#handlers?.onEnd();
+  }
+
+  /** Waits until the screen holds this; told as it is drawn. */
+  async shows(what: RegExp): Promise<void> {
+    if (what.test(this.model.text)) return;
+    this.#waiting = { what, shown: Promise.withResolvers() };
+    await this.#waiting.shown.promise;
+  }
+
+  write(text: string): void {
+    // As a terminal's own output processing does it.
+    this.model.write(text.replaceAll("\n", "\r\n"));
+    if (this.#waiting?.what.test(this.model.text)) this.#waiting.shown.resolve();
+  }
+}
+
 export interface BxOptions {
+  /** A terminal that can be redrawn; implies `terminal`. */
+  readonly screen?: FakeScreen;
   /** Standard output is a terminal, and with `lines` given standard input too. */
   readonly terminal?: boolean;
   readonly colour?: boolean;
@@ -86,14 +140,19 @@ export async function bx(words: readonly string[], options: BxOptions = {}): Pro
   const terminal: Terminal = {
     write(text) {
       output.stdout += text;
+      options.screen?.write(text);
       options.onWrite?.(text);
     },
-    writeError: (text) => output.stderr += text,
+    writeError(text) {
+      output.stderr += text;
+      options.screen?.write(text);
+    },
     async *lines() {
       yield* options.lines ?? [];
     },
-    interactive: options.terminal === true,
-    outputIsTerminal: options.terminal === true,
+    interactive: options.terminal === true || options.screen !== undefined,
+    outputIsTerminal: options.terminal === true || options.screen !== undefined,
+    screen: options.screen,
     colour: options.colour === true,
     onInterrupt(handler) {
       handlers.add(handler);
