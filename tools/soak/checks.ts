@@ -23,6 +23,8 @@ export interface Seen {
   readonly root: SessionId;
   /** How often brokerd was killed. */
   readonly brokerKills: number;
+  /** loopd lost a line that it had acted on: what it does again for that, brokerd refuses as a duplicate. */
+  readonly torn: boolean;
   /** Of this run alone. */
   readonly bodies: readonly ConsultRequest[];
   readonly modelRequests: readonly ModelRequest[];
@@ -156,7 +158,7 @@ function checkChild(
 }
 
 /** What the model read of each consult is what the audit log says became of it, under its label. */
-function checkConsults({ logs, audit }: Evidence, { run }: Seen): Violation[] {
+function checkConsults({ logs, audit }: Evidence, { run, torn }: Seen): Violation[] {
   const found: Violation[] = [];
   const decisions = audit.filter((record) => record.kind === "decision");
   const twice = decisions.find((one, at) =>
@@ -168,6 +170,7 @@ function checkConsults({ logs, audit }: Evidence, { run }: Seen): Violation[] {
   for (const [session, { records }] of logs) {
     for (const result of of(records, "result").filter(({ tool }) => tool === "consult")) {
       const decision = decisions.find((one) => one.session === session && one.call === result.call);
+      if (torn && decision !== undefined && result.code === "duplicate-call") continue;
       const fault = consultFault(result, decision);
       if (fault !== undefined) {
         found.push({
@@ -293,9 +296,11 @@ function checkModel({ modelRequests }: Seen): Violation[] {
   ]);
 }
 
-function checkNotes({ notes }: Evidence, { run }: Seen): Violation[] {
+function checkNotes({ notes }: Evidence, { run, torn }: Seen): Violation[] {
   const times = notes.split(noteText(run)).length - 1;
-  return times <= 1 ? [] : [{ check: "a note is made once", text: `it stands there ${times} times` }];
+  return times <= (torn ? 2 : 1)
+    ? []
+    : [{ check: "a note is made once", text: `it stands there ${times} times` }];
 }
 
 async function checkAudit({ paths }: Seen): Promise<Violation[]> {

@@ -5,11 +5,21 @@ import { parseArgs } from "node:util";
 import { describeError, exitCodes } from "../../core/errors.ts";
 import { endOnSignals } from "../demo/interrupt.ts";
 import type { Violation } from "./checks.ts";
-import { describePoint, drawPoints, type Mode, modes, type Point, pointSchema } from "./points.ts";
-import { measure, playPoint } from "./run.ts";
+import {
+  describePoint,
+  drawPoints,
+  type Measure,
+  type Mode,
+  modes,
+  type Point,
+  pointSchema,
+} from "./points.ts";
+import { measure, playPoint, type RunOutcome } from "./run.ts";
 import { openStage } from "./stage.ts";
 
 const runsDefault = 500;
+const jobsDefault = 2;
+const jobsMax = 16;
 const progressRuns = 10;
 /** Runs with a finding, after which a soak ends: what is wrong is known by then. */
 const failedRunsMax = 20;
@@ -18,11 +28,12 @@ const help =
   `Kills loopd, brokerd or both at drawn points of a turn with a child, a grandchild and consults, restarts them, and checks that
 nothing was lost and nothing done twice.
 
-  deno task soak [--runs N] [--seed N] [--modes L,B,LB] [--point JSON] [--twice] [--json]
+  deno task soak [--runs N] [--seed N] [--modes L,B,LB] [--jobs N] [--point JSON] [--twice] [--json]
 
   --runs N    how many points (${runsDefault})
   --seed N    draws the same points again; printed at the start
   --modes M   who is killed: L loopd, B brokerd, LB both
+  --jobs N    so many runs at a time (${jobsDefault})
   --point P   this one point, as a failed run has told it
   --twice     a second kill, while they come back
   --json      the last line of the output is one JSON object
@@ -34,13 +45,13 @@ interface SoakOptions {
   readonly runs: number;
   readonly seed: number;
   readonly modes: readonly Mode[];
+  readonly jobs: number;
   readonly point: Point | undefined;
   readonly twice: boolean;
   readonly json: boolean;
 }
 
 interface Failure {
-  readonly run: number;
   readonly point: Point;
   readonly violations: readonly Violation[];
   readonly home?: string;
@@ -50,8 +61,8 @@ async function main(options: SoakOptions, signal: AbortSignal): Promise<number> 
   const { seed, json } = options;
   const runs = options.point === undefined ? options.runs : 1;
   const began = performance.now();
-  await using stage = await openStage();
-  const measured = await measure(stage, signal);
+  const secondsSoFar = () => Math.round((performance.now() - began) / 100) / 10;
+  const measured = await measureOnce(signal);
   const { steps, modelRequests, consults, turnMs } = measured;
   console.log(
     `seed ${seed}: an undisturbed turn takes ${Math.round(turnMs)} ms, ${modelRequests} model requests, ` +
@@ -61,26 +72,30 @@ async function main(options: SoakOptions, signal: AbortSignal): Promise<number> 
   let played = 0;
   let inTheTurn = 0;
   const points = drawPoints({ ...options, measure: measured });
-  while (played < runs && failures.length < failedRunsMax) {
-    signal.throwIfAborted();
-    const point = options.point ?? points.next().value;
-    const { violations, reached, heldAt, elapsedMs, home } = await playPoint(stage, point, signal);
-    played++;
-    if (reached) inTheTurn++;
-    if (violations.length > 0) {
-      const at = heldAt === undefined ? "" : ` (${heldAt})`;
-      console.log(`FAILED: ${describePoint(point)}${at}, ${elapsedMs} ms`);
-      for (const { check, text } of violations) console.log(`  not so: ${check}: ${text}`);
-      console.log(`  the home is kept: ${home}\n  again: deno task soak --point '${JSON.stringify(point)}'`);
-      failures.push({ run: point.run, point, violations, home });
+  let drawn = 0;
+  const play = async () => {
+    await using stage = await openStage();
+    while (drawn < runs && failures.length < failedRunsMax && !signal.aborted) {
+      drawn++;
+      const point = options.point ?? points.next().value;
+      const outcome = await playPoint(stage, point, signal);
+      played++;
+      if (outcome.reached) inTheTurn++;
+      if (outcome.violations.length > 0) {
+        tellFailure(point, outcome);
+        failures.push({ point, violations: outcome.violations, home: outcome.home });
+      }
+      if (played % progressRuns === 0) {
+        console.log(`${played} of ${runs}, ${failures.length} failed, ${secondsSoFar()} s`);
+      }
     }
-    if (played % progressRuns === 0) {
-      const seconds = (performance.now() - began) / 1000;
-      console.log(`${played} of ${runs}, ${failures.length} failed, ${seconds.toFixed(0)} s`);
-    }
-  }
-  const seconds = Math.round((performance.now() - began) / 100) / 10;
+  };
+  const jobs = await Promise.allSettled(Array.from({ length: Math.min(options.jobs, runs) }, play));
+  signal.throwIfAborted();
+  for (const job of jobs) if (job.status === "rejected") throw job.reason;
+
   const held = played - failures.length;
+  const seconds = secondsSoFar();
   tellKinds(failures);
   console.log(
     `${held} of ${played} (seed ${seed}; ${inTheTurn} kills inside the turn, ${
@@ -92,9 +107,25 @@ async function main(options: SoakOptions, signal: AbortSignal): Promise<number> 
   return ok ? exitCodes.done : exitCodes.failed;
 }
 
+async function measureOnce(signal: AbortSignal): Promise<Measure> {
+  await using stage = await openStage();
+  return await measure(stage, signal);
+}
+
+function tellFailure(point: Point, { violations, heldAt, elapsedMs, home }: RunOutcome): void {
+  console.log(
+    [
+      `FAILED: ${describePoint(point)}${heldAt === undefined ? "" : ` (${heldAt})`}, ${elapsedMs} ms`,
+      ...violations.map(({ check, text }) => `  not so: ${check}: ${text}`),
+      `  the home is kept: ${home}`,
+      `  again: deno task soak --point '${JSON.stringify(point)}'`,
+    ].join("\n"),
+  );
+}
+
 function tellKinds(failures: readonly Failure[]): void {
   const kinds = Map.groupBy(
-    failures.flatMap(({ run, violations }) => violations.map(({ check }) => ({ run, check }))),
+    failures.flatMap(({ point: { run }, violations }) => violations.map(({ check }) => ({ run, check }))),
     ({ check }) => check,
   );
   for (const [check, found] of kinds) {
@@ -111,6 +142,7 @@ function parseOptions(args: string[]): SoakOptions | "help" | { fault: string } 
         runs: { type: "string" },
         seed: { type: "string" },
         modes: { type: "string" },
+        jobs: { type: "string" },
         point: { type: "string" },
         twice: { type: "boolean" },
         json: { type: "boolean" },
@@ -125,6 +157,7 @@ function parseOptions(args: string[]): SoakOptions | "help" | { fault: string } 
       runs: wholeNumber("runs", values.runs) ?? runsDefault,
       seed: wholeNumber("seed", values.seed) ?? crypto.getRandomValues(new Uint32Array(1))[0],
       modes: modes.filter((mode) => wanted.includes(mode)),
+      jobs: Math.min(Math.max(1, wholeNumber("jobs", values.jobs) ?? jobsDefault), jobsMax),
       point: values.point === undefined ? undefined : pointSchema.parse(JSON.parse(values.point)),
       twice: values.twice ?? false,
       json: values.json ?? false,

@@ -40,6 +40,11 @@ export const pointSchema = z.strictObject({
   trigger: triggerSchema,
   /** A second kill of the same roles, so long after the first of them has been started again. */
   againMs: msSchema.optional(),
+  /**
+   * While loopd is down, the last line of the session log that it wrote last is cut to this share, as a disk does that lost what it had
+   * acknowledged: what rested on that line may have been done.
+   */
+  tear: z.number().min(0).max(1).optional(),
   history: z.enum(["auto", "structured"]),
 });
 export type Point = z.infer<typeof pointSchema>;
@@ -55,6 +60,8 @@ export interface Measure {
 
 /** Of a hundred points; what is left falls at questions. */
 const shares = { write: 60, time: 22, model: 9 };
+/** Of the kills of loopd that fall at no write; a write is torn by the gate. */
+const tornShare = 0.4;
 /** Deltas of a reply after which it may be cut. */
 const deltasMax = 4;
 
@@ -105,13 +112,16 @@ export function* drawPoints(
     const mode = modes[(run - 1) % modes.length];
     const trigger = draw(mode);
     const againMs = twice ? Math.round(random() * (measure.turnMs + 400)) : undefined;
-    yield { run, mode, trigger, againMs, history: random() < 0.5 ? "auto" : "structured" };
+    const tears = mode !== "B" && trigger.kind !== "write" && random() < tornShare;
+    const tear = tears ? random() : undefined;
+    yield { run, mode, trigger, againMs, tear, history: random() < 0.5 ? "auto" : "structured" };
   }
 }
 
-export function describePoint({ run, mode, trigger, againMs, history }: Point): string {
+export function describePoint({ run, mode, trigger, againMs, tear, history }: Point): string {
   const again = againMs === undefined ? "" : `, and again ${againMs} ms after the restart`;
-  return `run ${run}, mode ${mode}, ${describeTrigger(trigger)}${again}, history ${history}`;
+  const torn = tear === undefined ? "" : `, its last line cut to ${tear.toFixed(2)} of it`;
+  return `run ${run}, mode ${mode}, ${describeTrigger(trigger)}${torn}${again}, history ${history}`;
 }
 
 function describeTrigger(trigger: Trigger): string {

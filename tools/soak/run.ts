@@ -37,6 +37,12 @@ export interface RunOutcome {
 
 /** From the message to the end of both turns, restarts included: brokerd is waited for 15 s by loopd itself. */
 const runMsMax = 40_000;
+/**
+ * Changes to brokerd's head.json in a turn that are drawn from. It is written by time, so counting them would draw other points on every
+ * machine.
+ */
+const headSteps = 9;
+const newline = 0x0a;
 /** Small enough that the shortest reply comes in some deltas. */
 const chunkBytes = 6;
 
@@ -81,8 +87,8 @@ export async function measure(stage: Stage, signal: AbortSignal): Promise<Measur
     counted ??= run;
     turnMs = run.turnMs;
   }
-  const { steps, modelRequests, consults } = counted!.firstTurn;
-  return { steps, modelRequests, consults, turnMs };
+  const { steps: { loopd, brokerd }, modelRequests, consults } = counted!.firstTurn;
+  return { steps: { loopd, brokerd: brokerd + headSteps }, modelRequests, consults, turnMs };
 }
 
 function makeHome(stage: Stage, history: Point["history"]) {
@@ -113,6 +119,8 @@ class Run implements Answers {
   #mode: readonly RoleName[] = [];
   #trigger: Trigger | undefined;
   #againMs: number | undefined;
+  #tear: number | undefined;
+  #torn = false;
   #kills = 0;
   #brokerKills = 0;
   readonly #timers = new Set<ReturnType<typeof setTimeout>>();
@@ -149,6 +157,7 @@ class Run implements Answers {
       paths: this.#paths,
       root: rootSession,
       brokerKills: this.#brokerKills,
+      torn: this.#torn,
       bodies: recorder.requests.filter(({ order }) => order > this.#before.bodies),
       modelRequests: model.requests.filter(({ order }) => order > this.#before.model),
     };
@@ -160,6 +169,7 @@ class Run implements Answers {
       this.#mode = point.mode === "L" ? ["loopd"] : point.mode === "B" ? ["brokerd"] : roleNames;
       this.#trigger = point.trigger;
       this.#againMs = point.againMs;
+      this.#tear = point.tear;
     }
     this.#writeOrders();
     this.#stage.answers = this;
@@ -287,6 +297,7 @@ class Run implements Answers {
       case "exited": {
         const pid = this.#pids.get(event.role);
         this.#pids.delete(event.role);
+        if (event.role === "loopd" && this.#tear !== undefined && !this.#stopping) this.#tearNewestLog();
         this.#ready.delete(event.role);
         if (this.#stopping ? event.code !== 0 : pid === undefined || !this.#killed.has(pid)) {
           this.#fault("no role ends unless it is killed", `${event.role} ended with code ${event.code}`);
@@ -303,8 +314,9 @@ class Run implements Answers {
   #hearGate(role: RoleName, said: Readonly<Record<string, unknown>>): void {
     const parsed = saidSchema.safeParse(said);
     if (!parsed.success) return;
-    if (parsed.data.event === "soak-step") this.#steps[role] = parsed.data.step;
-    else {
+    if (parsed.data.event === "soak-step") {
+      if (!parsed.data.what.includes("head.json")) this.#steps[role]++;
+    } else {
       this.heldAt = parsed.data.what;
       this.#killFirst();
     }
@@ -364,6 +376,21 @@ class Run implements Answers {
     this.#wake();
   }
 
+  // The launcher tells of an end before it starts the role again, and waits for whoever listens.
+  #tearNewestLog(): void {
+    const { sessions } = this.#paths;
+    const logs = [...Deno.readDirSync(sessions)].map(({ name }) => join(sessions, name, "log.jsonl"))
+      .map((path) => ({ path, bytes: readIfThere(path), mtime: modified(path) }))
+      .filter(({ bytes }) => bytes.length > 0)
+      .sort((one, other) => other.mtime - one.mtime);
+    const newest = logs.at(0);
+    if (newest === undefined) return;
+    const from = newest.bytes.lastIndexOf(newline, newest.bytes.length - 2) + 1;
+    Deno.truncateSync(newest.path, from + Math.floor(this.#tear! * (newest.bytes.length - from)));
+    this.#tear = undefined;
+    this.#torn = true;
+  }
+
   #writeOrders(): void {
     const trigger = this.#trigger;
     for (const role of roleNames) {
@@ -418,6 +445,24 @@ class Run implements Answers {
 
   #fault(check: string, text: string): void {
     this.faults.push({ check, text });
+  }
+}
+
+function readIfThere(path: string): Uint8Array {
+  try {
+    return Deno.readFileSync(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return new Uint8Array();
+    throw error;
+  }
+}
+
+function modified(path: string): number {
+  try {
+    return Deno.statSync(path).mtime?.getTime() ?? 0;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return 0;
+    throw error;
   }
 }
 
