@@ -103,7 +103,11 @@ class Chat {
   async #begin(): Promise<LogRecord[]> {
     await this.#refreshLabel();
     if (!this.context.terminal.interactive) return [];
-    const before = await readLog(this.context, this.session);
+    // A log that is too long to read at once is no reason not to talk.
+    const before = await readLog(this.context, this.session).catch((error) => {
+      if (error instanceof CommandFailure) return [];
+      throw error;
+    });
     await this.#log.close();
     this.#log = new OwnLog(this.context, this.session, { seq: lastSeq(before) });
     return before;
