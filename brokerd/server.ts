@@ -34,7 +34,7 @@ const pageRecordsMax = 1_000;
 const pageRecordsDefault = 100;
 const pageBytesMax = 16 * 1_048_576;
 /** Of the log, walked for one page: a rare session or tool is found over several, and the owner is never kept waiting for the whole log. */
-const pageScanBytesMax = 128 * 1_048_576;
+const pageScanBytesMax = 64 * 1_048_576;
 
 const callPathSchema = z.strictObject({
   session: sessionIdSchema,

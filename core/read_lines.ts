@@ -3,7 +3,9 @@
 
 import { Buffer } from "node:buffer";
 
-const readBytes = 1_048_576;
+/** The newest lines are asked for most, and a few of them mostly: reads begin small and double. */
+const readBytesFirst = 65_536;
+const readBytesMax = 1_048_576;
 
 export interface LineBatch {
   /** Each with its newline, newest first; never empty. Of a stretch that holds none of what is looked for, its oldest alone. */
@@ -13,30 +15,50 @@ export interface LineBatch {
 }
 
 /**
- * The lines of a file from its end to its beginning, as many at a time as one read brought. A torn end and lines over `lineBytesMax` are
- * passed over, and so are stretches in which one of `holding` does not occur: looking for bytes costs a hundredth of looking at lines.
+ * The lines of a file from its end to its beginning, as many at a time as one read brought; a batch is valid until the next is asked for. A torn
+ * end and lines over `lineBytesMax` are passed over, and so are stretches in which one of `holding` does not occur: looking for bytes costs a
+ * hundredth of looking at lines.
  */
 export async function* readLinesBackwards(
   path: string,
   lineBytesMax: number,
-  holding: readonly Buffer[] = [],
+  holding: readonly string[] = [],
 ): AsyncGenerator<LineBatch> {
   using file = await Deno.open(path, { read: true });
-  // The end of a line whose beginning is not read yet; undefined while we stand in a line that is passed over.
-  let rest: Uint8Array | undefined;
-  for (let end = (await file.stat()).size; end > 0;) {
+  // Searched as single bytes, which is many times faster than Buffer's own search.
+  const needles = holding.map((text) => Buffer.from(text).toString("latin1"));
+  let buffer = Buffer.allocUnsafe(readBytesFirst);
+  // At the buffer's beginning: the end of a line that begins further back. Undefined while we stand in a line that is passed over.
+  let restBytes: number | undefined;
+  let readBytes = readBytesFirst;
+  for (let end = (await file.stat()).size; end > 0; readBytes = Math.min(readBytes * 2, readBytesMax)) {
     const from = Math.max(0, end - readBytes);
-    let block = Buffer.concat([await readFrom(file, from, end - from), rest ?? new Uint8Array()]);
-    if (rest === undefined) block = block.subarray(0, block.lastIndexOf(0x0a) + 1);
+    const size = end - from;
+    const rest = restBytes ?? 0;
+    if (size + rest > buffer.length) {
+      buffer = Buffer.concat([buffer], Math.max(size + rest, buffer.length * 2));
+    }
+    buffer.copyWithin(size, 0, rest);
+    // Fewer bytes than the file had: it was cut meanwhile.
+    if (await readInto(file, from, buffer.subarray(0, size)) < size) return;
+    let block = buffer.subarray(0, size + rest);
+    if (restBytes === undefined) block = block.subarray(0, block.lastIndexOf(0x0a) + 1);
     // What stands before the first newline belongs to a line that begins further back, unless this is the beginning.
     const first = from === 0 ? 0 : block.indexOf(0x0a) + 1;
     const whole = block.subarray(first);
-    const lines = holding.every((text) => whole.includes(text)) ? linesOf(whole) : [oldestOf(whole)];
+    const lines = holdsAll(whole, needles) ? linesOf(whole) : [oldestOf(whole)];
     const fitting = lines.filter(({ length }) => length > 0 && length <= lineBytesMax);
-    if (fitting.length > 0) yield { lines: fitting, bytes: end - from };
-    if (first > 0) rest = first > lineBytesMax ? undefined : block.subarray(0, first);
+    if (fitting.length > 0) yield { lines: fitting, bytes: size };
+    if (first > 0) restBytes = first > lineBytesMax ? undefined : first;
     end = from;
   }
+}
+
+/** `needles` as latin1 of their UTF-8. */
+export function holdsAll(stretch: Buffer, needles: readonly string[]): boolean {
+  if (needles.length === 0) return true;
+  const text = stretch.toString("latin1");
+  return needles.every((needle) => text.includes(needle));
 }
 
 /** Newest first, of a stretch that begins with a line and ends with a newline. */
@@ -56,15 +78,19 @@ function oldestOf(stretch: Buffer): Buffer {
 
 /** `length` bytes from `offset` on, or as many as there are. */
 export async function readFrom(file: Deno.FsFile, offset: number, length: number): Promise<Uint8Array> {
-  await file.seek(offset, Deno.SeekMode.Start);
   const bytes = new Uint8Array(length);
+  return bytes.subarray(0, await readInto(file, offset, bytes));
+}
+
+async function readInto(file: Deno.FsFile, offset: number, bytes: Uint8Array): Promise<number> {
+  await file.seek(offset, Deno.SeekMode.Start);
   let at = 0;
-  while (at < length) {
+  while (at < bytes.length) {
     const count = await file.read(bytes.subarray(at));
     if (count === null) break;
     at += count;
   }
-  return bytes.subarray(0, at);
+  return at;
 }
 
 const lineStartBytes = 48;

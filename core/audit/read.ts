@@ -3,9 +3,9 @@
 
 import { Buffer } from "node:buffer";
 import { auditLineBytesMax } from "../limits.ts";
-import { readLinesBackwards, seqOfLine } from "../read_lines.ts";
+import { holdsAll, readLinesBackwards, seqOfLine } from "../read_lines.ts";
 import { type Envelope, readEnvelope } from "./line.ts";
-import { listSegments, readAt, readLines } from "./segments.ts";
+import { listSegments, readAt, readLines, type Segment } from "./segments.ts";
 
 export interface AuditFilter {
   readonly session?: string;
@@ -60,22 +60,20 @@ export interface AuditPage {
 /** The newest records that match. The log is walked from its end, and no further than the page needs. */
 export async function readAuditPage(dir: string, options: AuditPageOptions): Promise<AuditPage> {
   const { matches, holding = [], before = Infinity, recordsMax, bytesMax, scanBytesMax = Infinity } = options;
-  const needles = holding.map((text) => Buffer.from(text));
+  const needles = holding.map((text) => Buffer.from(text).toString("latin1"));
   /** Newest first. */
   const records: Envelope[] = [];
   let bytes = 0;
   let scannedBytes = 0;
-  for (const segment of (await listSegments(dir)).reverse()) {
-    if (await firstSeqOfSegment(segment.path) >= before) continue;
-    for await (
-      const { lines, bytes: scanned } of readLinesBackwards(segment.path, auditLineBytesMax, needles)
-    ) {
+  for (const segment of (await segmentsBefore(dir, before)).reverse()) {
+    const batches = readLinesBackwards(segment.path, auditLineBytesMax, holding);
+    for await (const { lines, bytes: scanned } of batches) {
       const oldest = seqOfLine(lines[lines.length - 1]);
       if (oldest !== undefined && oldest >= before) continue;
       for (const line of lines) {
         const seq = seqOfLine(line);
         if (seq === undefined || seq >= before) continue;
-        if (!needles.every((needle) => line.includes(needle))) continue;
+        if (!holdsAll(line, needles)) continue;
         const record = readEnvelope(line);
         if (record === undefined || !matches(record)) continue;
         bytes += line.length;
@@ -94,8 +92,22 @@ function pageOf(newestFirst: Envelope[], before: number | undefined): AuditPage 
   return { records: newestFirst.reverse(), ...(before === undefined || before <= 1 ? {} : { before }) };
 }
 
-/** Infinity for a segment that holds no line of ours. */
-async function firstSeqOfSegment(path: string): Promise<number> {
+/** The segments that begin before the seq, oldest first; found by halving, since a long log has many. */
+async function segmentsBefore(dir: string, before: number): Promise<Segment[]> {
+  const segments = await listSegments(dir);
+  if (before === Infinity) return segments;
+  let low = 0;
+  let high = segments.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (await firstSeqOf(segments[middle]) < before) low = middle + 1;
+    else high = middle;
+  }
+  return segments.slice(0, low);
+}
+
+/** Infinity for a segment that holds no line of ours, as a new one may. */
+async function firstSeqOf({ path }: Segment): Promise<number> {
   return seqOfLine(await readAt(path, 0, lineStartBytes)) ?? Infinity;
 }
 
