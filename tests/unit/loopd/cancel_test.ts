@@ -7,7 +7,6 @@ import type { TurnOutcome } from "../../../core/protocol/loop.ts";
 import { PeerRefused, requestJson } from "../../../core/wire/client.ts";
 import type { Reply, ScriptRequest } from "../../../tools/stubs/model_script.ts";
 import {
-  calls,
   callsTool,
   type LoopdRig,
   type LoopdRigOptions,
@@ -37,9 +36,11 @@ async function nestedTree(
       if (request.messages.at(-1)?.content === "hello again") return says("here");
       if (asked.endsWith("deepest")) return deepest(request);
       const next = asked.endsWith("middle") ? "deepest" : "middle";
+      const late = { name: "memory", arguments: { action: "add", target: "notes", text: "too late" } };
+      // Behind the child stands a call of the same message, and after it another message.
       return resultsIn(request) === 0
-        ? callsTool("subagent", { task: next })
-        : calls("memory", { action: "add", target: "notes", text: "too late" });
+        ? { toolCalls: [...callsTool("subagent", { task: next }).toolCalls ?? [], late] }
+        : { toolCalls: [late] };
     },
     ...options,
   });

@@ -220,7 +220,7 @@ Deno.test("S11 silence counts from the last sign of life, not from when the wait
   const waiting = acquire("chat-a");
   let ended = false;
   waiting.catch(() => ended = true);
-  await clock.advance(600);
+  await clock.advance(300);
   holder.touch();
   await clock.advance(livenessMs - 1);
   assert(!ended);

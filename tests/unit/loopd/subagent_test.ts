@@ -30,7 +30,7 @@ async function spawnOne(child: ChildScript, options: Partial<LoopdRigOptions> = 
   return { rig, session, outcome, childId, result, childEnd, childRequests };
 }
 
-const fastLiveness = { toml: "liveness_ms = 150\n" };
+const fastLiveness = { toml: "liveness_ms = 800\n" };
 const endings: [
   what: string,
   reason: string,
