@@ -1,4 +1,4 @@
-// The last line of .ci/run: `N passed, N failed`, counted from the junit file that `ok --report DIR` left. A test run that
+// The last line of .ci/run: `N passed, N failed`, counted from the junit files that `ok --report DIR` left. A test run that
 // failed without a failed test (a module that did not load) counts as one failure. Reads DIR only, writes nothing.
 
 import type { StepResult } from "./ok.ts";
@@ -37,6 +37,9 @@ function isStep(name: string, names: ReadonlySet<string>): boolean {
   return false;
 }
 
+/** Steps of `ok` that run tests. */
+const testSteps = ["test", "browser"];
+
 async function load(path: string): Promise<string | undefined> {
   try {
     return await Deno.readTextFile(path);
@@ -51,11 +54,18 @@ if (import.meta.main) {
     console.error("count: wanted DIR and the least number of tests");
     Deno.exit(2);
   }
-  const [junit, steps] = await Promise.all([load(`${report}/junit.xml`), load(`${report}/steps.json`)]);
-  const counts = junit === undefined ? { passed: 0, failed: 0 } : countTests(junit);
+  const steps = await load(`${report}/steps.json`);
   const results: StepResult[] = steps === undefined ? [] : JSON.parse(steps);
   const broken = results.filter(({ exitCode }) => exitCode !== 0).map(({ name }) => name);
-  const failed = counts.failed === 0 && (steps === undefined || broken.includes("test")) ? 1 : counts.failed;
+  const counts = { passed: 0, failed: 0 };
+  let failed = steps === undefined ? 1 : 0;
+  for (const name of testSteps) {
+    const junit = await load(`${report}/${name}.junit.xml`);
+    const counted = junit === undefined ? { passed: 0, failed: 0 } : countTests(junit);
+    counts.passed += counted.passed;
+    counts.failed += counted.failed;
+    failed += counted.failed === 0 && broken.includes(name) ? 1 : counted.failed;
+  }
   const tooFew = counts.passed + counts.failed < testsMin;
 
   if (steps === undefined) console.log("the checks did not come to their end");

@@ -1,5 +1,5 @@
-// `deno task ok`: format, lint, type check, layers, tests, each shown with its name and its time. All of them run even when one
-// fails, so that one run tells everything. `--report DIR` leaves junit.xml and steps.json there; nothing else is written.
+// `deno task ok`: format, lint, type check, layers, tests, tests in a browser, each shown with its name and its time. All of them run even when one
+// fails, so that one run tells everything. `--report DIR` leaves NAME.junit.xml and steps.json there; nothing else is written.
 
 /** A test that waits for ever must not make CI wait for ever: a step past this is ended and counts as failed. */
 const stepMsMax = 20 * 60_000;
@@ -16,13 +16,14 @@ export interface StepResult {
 }
 
 function stepsOf(report: string | undefined): Step[] {
-  const junit = report === undefined ? [] : [`--junit-path=${report}/junit.xml`];
+  const junit = (name: string) => report === undefined ? [] : [`--junit-path=${report}/${name}.junit.xml`];
   return [
     { name: "fmt", arguments: ["fmt", "--check", "-q"] },
     { name: "lint", arguments: ["lint", "-q"] },
     { name: "check", arguments: ["check", "-q", "--frozen"] },
     { name: "layers", arguments: ["task", "-q", "layers"] },
-    { name: "test", arguments: ["task", "-q", "test", ...junit] },
+    { name: "test", arguments: ["task", "-q", "test", ...junit("test")] },
+    { name: "browser", arguments: ["task", "-q", "test-browser", ...junit("browser")] },
   ];
 }
 

@@ -13,7 +13,7 @@ async function count(files: { junit?: string; steps?: unknown }, testsMin: numbe
     if (files.junit !== undefined) {
       const text =
         `<testsuites tests="9"><testsuite name="t" tests="9">${files.junit}</testsuite></testsuites>`;
-      await Deno.writeTextFile(`${directory}/junit.xml`, text);
+      await Deno.writeTextFile(`${directory}/test.junit.xml`, text);
     }
     if (files.steps !== undefined) {
       await Deno.writeTextFile(`${directory}/steps.json`, JSON.stringify(files.steps));
