@@ -178,6 +178,9 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
   const looked = lookAtServer(services, stopped.signal).catch((error) => {
     if (!stopped.signal.aborted) onFatal(error);
   });
+  const listed = list.load().catch((error) => {
+    if (!stopped.signal.aborted) onFatal(error);
+  });
   const resumed = looked.then(async () => {
     const resuming = resumeOpenTurns(services, turns);
     await scheduler.start();
@@ -195,7 +198,7 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
       await Promise.all([turns.stop(), scheduler.stop(), compactor.close(), outputs.close()]);
       await gate.close();
       await listener.close();
-      await Promise.all([met, looked, resumed]);
+      await Promise.all([met, looked, listed, resumed]);
       await store.close();
       index.close();
       server?.close();

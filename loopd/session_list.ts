@@ -48,6 +48,11 @@ export class SessionList {
     this.#options = options;
   }
 
+  /** Looks at the disk, once; the first page waits for it. */
+  load(): Promise<void> {
+    return this.#loading ??= this.#look();
+  }
+
   /** A session's log grew. */
   note(id: SessionId): void {
     if (!this.#changed.has(id)) this.#childCounts = undefined;
@@ -58,7 +63,7 @@ export class SessionList {
   async page(
     { limit, after, parent, session }: ListQuery,
   ): Promise<{ sessions: SessionListRow[]; after?: SessionId }> {
-    await (this.#loading ??= this.#load());
+    await this.load();
     const wanted = session !== undefined
       ? [session].filter((id) => this.#changed.has(id))
       : parent === undefined
@@ -82,7 +87,7 @@ export class SessionList {
     return { sessions };
   }
 
-  async #load(): Promise<void> {
+  async #look(): Promise<void> {
     const ids: SessionId[] = [];
     for await (const entry of Deno.readDir(this.#options.directory)) {
       if (entry.isDirectory && isSessionId(entry.name)) ids.push(entry.name);

@@ -73,6 +73,7 @@ export class SessionStore {
         await session.close();
         throw error;
       });
+      this.#options.onAppend(id);
       return session;
     });
   }
