@@ -268,3 +268,15 @@ Deno.test("F6 a failed turn leaves a history in which no two messages of the mod
   const roles = rig.model.requests[1].messages.map(({ role }) => role);
   assert(!roles.join().includes("assistant,assistant"), roles.join());
 });
+
+Deno.test("S17 B4 two first messages to one new chat make one session: one is answered, the other is busy", async () => {
+  await using rig = await chat();
+  const outcomes = await Promise.all(
+    ["one", "two"].map((text) =>
+      rig.send("chat-new", text).then(({ status }) => status, (error) => error.code)
+    ),
+  );
+  assertEquals(outcomes.toSorted(), ["busy", "completed"]);
+  assertEquals(recordsOf(await rig.log("chat-new"), "open").length, 1);
+  assertEquals((await rig.send("chat-new", "three")).status, "completed");
+});
