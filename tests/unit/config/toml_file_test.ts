@@ -43,7 +43,7 @@ schedule = "99 * * * *"
 Deno.test("K1 all faults of one file come at once, in file order, with line, key, wanted form and the known keys", () =>
   withHome({ loopd: manyFaults }, (paths) => {
     assertEquals(faultTexts(loadLoopdConfig(paths), paths.home), [
-      "loopd.toml:2: surprise: unknown key; known keys are inference, slots, session, tools, compact, broker, clock, heartbeat, cron",
+      "loopd.toml:2: surprise: unknown key; known keys are inference, slots, session, tools, compact, broker, clock, heartbeat, cron, trace",
       "loopd.toml:5: inference.modle: unknown key; known keys are url, remote, model, secret, liveness_ms, max_tokens, temperature, history; did you mean model?",
       "loopd.toml:6: inference.liveness_ms: wanted an integer from 1 to 3600000 (milliseconds); found a string",
       "loopd.toml:10: slots.background: is the same slot as slots.main; background work would push the live conversation out of its prompt cache",
