@@ -19,7 +19,7 @@ export interface Findings {
   readonly curves?: readonly Curve[];
 }
 
-export type Unit = "ms" | "MB" | "bytes" | "/s" | "times";
+export type Unit = "ms" | "MB" | "bytes" | "tokens" | "requests" | "/s" | "times";
 
 export interface Figure {
   /** `bench.thing`, for whoever reads the JSON. */

@@ -98,7 +98,8 @@ async function readyOrStopped(supervisor: Supervisor, said: string[]): Promise<v
   throw new Error(`the roles ${failed} (${said.slice(-4).join("; ")})`);
 }
 
-async function turn(paths: HomePaths, session: string, text: string): Promise<TurnOutcome> {
+/** One turn over loop.sock, to its `done`. */
+export async function turn(paths: HomePaths, session: string, text: string): Promise<TurnOutcome> {
   const path = `/v1/sessions/${session}/turns`;
   for await (const event of requestEvents(paths.loopSocket, { method: "POST", path, body: { text } })) {
     if (event.event === "done") return event.data as TurnOutcome;

@@ -1,7 +1,7 @@
 // `deno task bench`: what Boxmaker costs, as figures and ratios of one run, each beside what it is held against. Works in private temporary homes
 // and on loopback; the owner's home is neither read nor written.
 
-import { join, resolve } from "node:path";
+import { dirname, join, relative, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { describeError, exitCodes } from "../../core/errors.ts";
 import { type Bench, isMet } from "./bench.ts";
@@ -14,7 +14,7 @@ import { memory } from "./memory.ts";
 import { messageToRequest } from "./message_to_request.ts";
 import { realServer } from "./real_server.ts";
 import { recall } from "./recall.ts";
-import { machine, type Result, tell, toJson } from "./report.ts";
+import { machine, replaceBlock, type Result, tell, toJson, toMarkdown } from "./report.ts";
 import { roleStart } from "./role_start.ts";
 import { sessionOpen } from "./session_open.ts";
 import { spawnChild } from "./spawn_child.ts";
@@ -39,12 +39,13 @@ const benches: readonly Bench[] = [
 
 const help = `Measures what Boxmaker costs, beside a minimal loop and bare system calls in the same run.
 
-  deno task bench [--quick] [--only NAME]… [--json FILE] [--svg DIR] [--dir DIR] [--real URL]
+  deno task bench [--quick] [--only NAME]… [--json FILE] [--svg DIR] [--doc FILE] [--dir DIR] [--real URL]
 
   --only NAME  one bench; may be given again. Names: ${benches.map(({ name }) => name).join(", ")}
   --quick      fewer rounds and smaller sizes, under 90 s
   --json FILE  all figures and curves
   --svg DIR    the growth curves as small plots
+  --doc FILE   the figures into their block of this page; with --real into the block of that check. Wants all benches.
   --dir DIR    where the temporary homes lie; default the system's temporary directory. Wants a disk whose fsync is real.
   --real URL   only the prefix check against a llama.cpp server with three slots, on loopback
   --about      what each bench measures and what bounds it
@@ -57,9 +58,11 @@ interface Options {
   readonly quick: boolean;
   readonly json?: string;
   readonly svg?: string;
+  /** The page, and which of its blocks. */
+  readonly page?: { readonly path: string; readonly block: "figures" | "real" };
 }
 
-async function run({ chosen, quick, json, svg }: Options): Promise<number> {
+async function run({ chosen, quick, json, svg, page }: Options): Promise<number> {
   const about = { machine: await machine(), quick, time: new Date().toISOString() };
   const load = [Deno.loadavg()];
   console.log(
@@ -75,6 +78,11 @@ async function run({ chosen, quick, json, svg }: Options): Promise<number> {
     // Each time, so that a run that is cut short leaves what it had.
     if (json !== undefined) await Deno.writeTextFile(json, toJson(results, { ...about, load }));
     if (svg !== undefined) await writePlots(result, svg);
+  }
+  if (page !== undefined) {
+    const images = svg === undefined ? "img" : relative(dirname(page.path), svg);
+    const text = toMarkdown(results, { ...about, load, images });
+    await Deno.writeTextFile(page.path, replaceBlock(await Deno.readTextFile(page.path), page.block, text));
   }
   const judged = results.flatMap(({ findings }) => findings?.figures ?? []).filter(({ target }) => target);
   const met = judged.filter((figure) => isMet(figure)).length;
@@ -113,6 +121,7 @@ function parseOptions(args: string[]): Options & { dir?: string } | "help" | "ab
       quick: { type: "boolean", default: false },
       json: { type: "string" },
       svg: { type: "string" },
+      doc: { type: "string" },
       dir: { type: "string" },
       real: { type: "string" },
       about: { type: "boolean" },
@@ -130,8 +139,18 @@ function parseOptions(args: string[]): Options & { dir?: string } | "help" | "ab
   const chosen = values.real !== undefined
     ? [realServer(values.real)]
     : benches.filter(({ name }) => values.only.length === 0 || values.only.includes(name));
-  const { quick, json, svg, dir } = values;
-  return { chosen, quick, json: json && resolve(json), svg: svg && resolve(svg), dir: dir && resolve(dir) };
+  const { quick, json, svg, doc, dir, only, real } = values;
+  if (doc !== undefined && only.length > 0) throw new RangeError("--doc wants all benches, so no --only");
+  return {
+    chosen,
+    quick,
+    json: json && resolve(json),
+    svg: svg && resolve(svg),
+    page: doc === undefined
+      ? undefined
+      : { path: resolve(doc), block: real === undefined ? "figures" : "real" },
+    dir: dir && resolve(dir),
+  };
 }
 
 /** Everything temporary lies below one directory, which goes with the process, a signal included. */

@@ -50,7 +50,7 @@ function row(figure: Figure): string {
     verdict,
     note ?? "",
   ].filter((part) => part !== "").join("; ");
-  return `${title.padEnd(titleWidth)} ${number(value).padStart(9)} ${unit.padEnd(6)}${more}`.trimEnd();
+  return `${title.padEnd(titleWidth)} ${number(value).padStart(9)} ${unit.padEnd(9)}${more}`.trimEnd();
 }
 
 /** Three figures are what a measurement like these is good for. */
@@ -58,6 +58,61 @@ export function number(value: number): string {
   if (!Number.isFinite(value)) return String(value);
   if (Math.abs(value) >= 100) return Math.round(value).toLocaleString("en");
   return String(Number(value.toPrecision(3)));
+}
+
+/** The same for a page of the documentation: each bench with what bounds it, its figures in a table, its plots. */
+export function toMarkdown(
+  results: readonly Result[],
+  about: { machine: Machine; time: string; load: readonly (readonly number[])[]; images: string },
+): string {
+  const { processor, cores, system, deno } = about.machine;
+  const load = about.load.map(([one]) => one.toFixed(1)).join(" ");
+  const parts = [
+    `Taken ${
+      about.time.slice(0, 10)
+    } on ${processor}, ${cores} cores, ${system}, Deno ${deno}; load during the run ${load}.`,
+  ];
+  for (const { bench, findings, failed } of results) {
+    parts.push(`### ${bench.name}`, bench.about);
+    if (failed !== undefined) parts.push("Could not be taken in this run.");
+    if (findings === undefined) continue;
+    parts.push(
+      [
+        "| | median | smallest | 95 % | samples | target |",
+        "|---|---:|---:|---:|---:|---|",
+        ...findings.figures.map(markdownRow),
+      ].join("\n"),
+      ...(findings.curves ?? []).map(({ id, title }) => `![${title}](${about.images}/${id}.svg)`),
+    );
+  }
+  return parts.join("\n\n");
+}
+
+function markdownRow(figure: Figure): string {
+  const { title, value, unit, spread, target, note } = figure;
+  const wanted = target === undefined
+    ? ""
+    : `${"atMost" in target ? `≤ ${number(target.atMost)}` : `≥ ${number(target.atLeast)}`}: ${
+      isMet(figure) ? "met" : "**missed**"
+    }`;
+  const cells = [
+    title.trim().replaceAll("|", "\\|") + (note === undefined ? "" : ` (${note})`),
+    `${number(value)} ${unit}`,
+    spread === undefined ? "" : number(spread.min),
+    spread === undefined ? "" : number(spread.p95),
+    spread === undefined ? "" : String(spread.samples),
+    wanted,
+  ];
+  return `| ${cells.join(" | ")} |`;
+}
+
+/** The page with what stands between the two marks of this name replaced. Throws where it has none. */
+export function replaceBlock(page: string, name: string, text: string): string {
+  const [begin, end] = [`<!-- ${name}: begin -->`, `<!-- ${name}: end -->`];
+  const from = page.indexOf(begin);
+  const to = page.indexOf(end);
+  if (from === -1 || to < from) throw new RangeError(`the page has no ${begin} … ${end}`);
+  return `${page.slice(0, from + begin.length)}\n${text}\n${page.slice(to)}`;
 }
 
 export function toJson(
