@@ -23,7 +23,7 @@ export interface Seen {
   readonly root: SessionId;
   /** How often brokerd was killed. */
   readonly brokerKills: number;
-  /** loopd lost a line that it had acted on: what it does again for that, brokerd refuses as a duplicate. */
+  /** loopd may have lost a line that it had acted on: what it does again for that is refused. */
   readonly torn: boolean;
   /** Of this run alone. */
   readonly bodies: readonly ConsultRequest[];
@@ -170,7 +170,7 @@ function checkConsults({ logs, audit }: Evidence, { run, torn }: Seen): Violatio
   for (const [session, { records }] of logs) {
     for (const result of of(records, "result").filter(({ tool }) => tool === "consult")) {
       const decision = decisions.find((one) => one.session === session && one.call === result.call);
-      if (torn && decision !== undefined && result.code === "duplicate-call") continue;
+      if (torn && decision !== undefined && refusals.includes(result.code ?? "")) continue;
       const fault = consultFault(result, decision);
       if (fault !== undefined) {
         found.push({
@@ -190,6 +190,9 @@ function checkConsults({ logs, audit }: Evidence, { run, torn }: Seen): Violatio
   }
   return found;
 }
+
+/** What becomes of a call that loopd makes again because it lost the line that said so. */
+const refusals = ["duplicate-call", "broker-unavailable"];
 
 function consultFault(result: Of<"result">, decision: Decision | undefined): string | undefined {
   switch (decision?.outcome) {
