@@ -33,7 +33,7 @@ Deno.test("B8 the audit logs that the bench makes verify, over segments too, and
   await using rig = await brokerRig();
   await rig.stop();
   for await (const { name } of Deno.readDir(rig.paths.audit)) await Deno.remove(`${rig.paths.audit}/${name}`);
-  const { segments } = await writeAuditLog(rig.paths.audit, 32_000);
+  const { segments } = await writeAuditLog(rig.paths.audit, 40_000);
   assertEquals(segments, 2);
   const { exit, text } = await verifyAudit(rig.paths.audit);
   assertEquals(exit, 0, text);
