@@ -20,7 +20,7 @@ export function realServer(url: string): Bench {
   return {
     name: "real",
     about:
-      "Twenty turns of a live session on slot 0 of a real llama.cpp server, four requests each: a call of find_tool whose JSON is spaced as no template would " +
+      "Twenty turns of a live session on slot 0 of a real llama.cpp server, four requests each: a call of recall whose JSON is spaced as no template would " +
       "space it, a call of clock, a child that spawns a child, an answer. Slot 1 generates without end meanwhile; a heartbeat every three seconds and the children " +
       "run on slot 2. Lost is what the server computed again of the prefix beyond the law (cache_n = all of the request before, less one). Bounded by what the server keeps " +
       "and by how its template writes what it is given back.",
@@ -159,8 +159,7 @@ function wish(messages: readonly ChatMessage[]): Wish {
   // As a model may write it and no template would: the spaces and the escape are its own. Nothing stands before the tag, where the test model
   // writes it as the one token that it is; under the relay's grammar it might spell it out later on.
   const spaced: Wish = {
-    say:
-      `<tool_call>\n{"name": "find_tool", "arguments": {  "query" :"caf\\u00e9 ${asked.length}.0"  }}\n</tool_call>`,
+    say: `<tool_call>\n{"name": "recall", "arguments": {  "query" :"caf\\u00e9 zeppelin"  }}\n</tool_call>`,
   };
   const answer: Wish = { say: "All of it is done." };
   if (asked.endsWith("inner")) return [clock][results] ?? answer;
