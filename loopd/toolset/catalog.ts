@@ -3,7 +3,7 @@
 import { z } from "zod";
 import type { JsonObject } from "../../core/json.ts";
 import type { BrokeredTool } from "../../core/protocol/broker.ts";
-import { capText, cutMarker, isCut } from "../../core/text.ts";
+import { capText, isCut } from "../../core/text.ts";
 import type { BrokerClient } from "../broker_client.ts";
 import type { Tool } from "../turn_types.ts";
 
@@ -77,8 +77,9 @@ function capArguments(args: JsonObject, charactersMax: number): { capped: JsonOb
   const capped = Object.fromEntries(
     Object.entries(args).map(([key, value]) => {
       if (typeof value !== "string" || !isCut(value, charactersMax)) return [key, value];
-      notes.push(`[${key} was cut before it was used] ${cutMarker(charactersMax, value.length)}`);
-      return [key, capText(value, charactersMax)];
+      const capped = capText(value, charactersMax);
+      notes.push(`[${key} was cut before it was used] ${capped.slice(capped.lastIndexOf("\n") + 1)}`);
+      return [key, capped];
     }),
   );
   return { capped, notes };
