@@ -52,7 +52,7 @@ export class Story {
 
 /** Colours on a terminal alone, and not where NO_COLOR or a dumb one asks for none. */
 export function terminalColour(): boolean {
-  return systemTerminal(Deno.env.get("TERM")).colour;
+  return systemTerminal({ plain: Deno.env.get("TERM") === "dumb" }).colour;
 }
 
 function quoted(word: string): string {
