@@ -34,7 +34,11 @@ async function main(): Promise<number> {
     console.log(help);
     return values.help ? exitCodes.done : exitCodes.usage;
   }
+  // Ctrl-C ends the run early, with its report, and leaves nothing behind.
+  const stop = new AbortController();
+  for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(signal, () => stop.abort());
   const report = await fuzz({
+    signal: stop.signal,
     seed,
     milliseconds: minutes * 60_000,
     onProgress: values.json ? undefined : (text) => console.log(text),

@@ -28,6 +28,8 @@ const sampleMs = 500;
 export interface FuzzOptions {
   readonly seed: number;
   readonly milliseconds: number;
+  /** Ends it early. */
+  readonly signal?: AbortSignal;
   readonly onProgress?: (text: string) => void;
 }
 
@@ -44,7 +46,9 @@ export interface FuzzReport {
   readonly findings: readonly { what: string; how: string }[];
 }
 
-export async function fuzz({ seed, milliseconds, onProgress = () => {} }: FuzzOptions): Promise<FuzzReport> {
+export async function fuzz(
+  { seed, milliseconds, signal, onProgress = () => {} }: FuzzOptions,
+): Promise<FuzzReport> {
   const random = new Random(seed);
   const findings = new Findings();
   const arrived = new Map<string, number>();
@@ -79,7 +83,7 @@ export async function fuzz({ seed, milliseconds, onProgress = () => {} }: FuzzOp
   if ("faults" in supervisor) throw new UsageError(supervisor.faults);
   const peaks = new Map<string, number>();
   let began = performance.now();
-  const over = () => performance.now() - began >= milliseconds;
+  const over = () => signal?.aborted || performance.now() - began >= milliseconds;
   const sampler = setInterval(() => sample(pids, peaks), sampleMs);
   try {
     await supervisor.ready;

@@ -26,6 +26,9 @@ Exit codes: 0 all caught, 1 not all, 2 usage.`;
 
 const checkout = new URL("../..", import.meta.url).pathname.replace(/\/$/, "");
 
+/** Ctrl-C ends the running tests and removes the copies. */
+const stop = new AbortController();
+
 interface Ran {
   readonly passed: boolean;
   readonly late: boolean;
@@ -43,6 +46,7 @@ async function runTests(root: string, tests: readonly string[], msMax = testMsMa
     stdin: "null",
     stdout: "piped",
     stderr: "piped",
+    signal: stop.signal,
   }).spawn();
   let late = false;
   const timer = setTimeout(() => {
@@ -99,6 +103,7 @@ async function main(): Promise<number> {
   const { only = "" } = values;
   const chosen = faults.filter(({ name, file }) => name.includes(only) || file.includes(only));
   const began = performance.now();
+  for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(signal, () => stop.abort());
 
   await using scratches = new AsyncDisposableStack();
   const copies: Scratch[] = [];
@@ -107,6 +112,7 @@ async function main(): Promise<number> {
   // A test that fails without any fault would seem to catch them all.
   const tests = [...new Set(chosen.flatMap(({ tests }) => tests))];
   const sound = await runTests(copies[0].root, tests, soundMsMax);
+  if (stop.signal.aborted) return exitCodes.failed;
   if (!sound.passed) {
     console.error(sound.output);
     console.error("the tests fail without any fault; nothing can be said");
@@ -118,6 +124,7 @@ async function main(): Promise<number> {
   await Promise.all(copies.map(async (scratch) => {
     for (let fault = waiting.shift(); fault !== undefined; fault = waiting.shift()) {
       const verdict = await judge(scratch, fault);
+      if (stop.signal.aborted) return;
       if (verdict.startsWith("caught")) caught++;
       const { name, file } = fault;
       console.log(values.json ? JSON.stringify({ name, file, verdict }) : `${verdict}: ${name} (${file})`);
