@@ -1,9 +1,12 @@
 // The document around every page: head, navigation, the parts in their order. No script and no style stands inline, so that the policy the
 // server sends can forbid both.
 
+import { raw } from "hono/html";
 import type { Child } from "hono/jsx";
+import { utf8Length } from "../../core/text.ts";
 import type { Notice } from "./access.ts";
 import { Unavailable } from "./sources.ts";
+import { Line, number } from "./text.tsx";
 import { type Part, type Section, sectionPath, sections, type View } from "./view.ts";
 
 export const assetPaths = { style: "/console.css", script: "/console.js", icon: "/icon.svg" } as const;
@@ -114,7 +117,27 @@ function Head({ title, script = false, next }: { title: string; script?: boolean
 
 /** What stands in the place of something that could not be asked for. */
 export function Problem({ text }: { text: string }) {
-  return <p class="notice bad">{text}</p>;
+  return (
+    <p class="notice bad">
+      <Line value={text} charactersMax={600} />
+    </p>
+  );
+}
+
+/**
+ * As many of the rows, from the first on, as weigh no more than `bytesMax` rendered; one at least. What a row weighs is the text's choice, and
+ * texts are hostile: counting rows bounds no page.
+ */
+export function fitting<Row>(rows: readonly Row[], bytesMax: number, render: (row: Row) => Child): Child[] {
+  const nodes: Child[] = [];
+  let bytes = 0;
+  for (const row of rows) {
+    const text = html(render(row));
+    bytes += utf8Length(text);
+    if (bytes > bytesMax && nodes.length > 0) break;
+    nodes.push(raw(text));
+  }
+  return nodes;
 }
 
 export function Empty({ children }: { children?: Child }) {
@@ -129,6 +152,36 @@ export async function partOf(id: string, make: () => Promise<Child>): Promise<Pa
     if (!(error instanceof Unavailable)) throw error;
     return { id, node: <Problem text={error.message} /> };
   }
+}
+
+/** A table whose rows are cut where it would weigh too much, and which says how many it leaves out. */
+export function Table<Row>({ columns, numbers = [], rows, bytesMax, kind, row }: {
+  columns: readonly string[];
+  /** Those that hold numbers. */
+  numbers?: readonly string[];
+  rows: readonly Row[];
+  bytesMax: number;
+  kind?: string;
+  row: (row: Row) => Child;
+}) {
+  const shown = fitting(rows, bytesMax, row);
+  return (
+    <>
+      <table class={kind}>
+        <thead>
+          <tr>
+            {columns.map((name) => (
+              <th scope="col" class={numbers.includes(name) ? "number" : undefined}>{name}</th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{shown}</tbody>
+      </table>
+      {shown.length === rows.length
+        ? null
+        : <p class="note">{number(rows.length - shown.length)} more are not shown.</p>}
+    </>
+  );
 }
 
 /** A cell of a table that becomes a line of its own, with its column's name, where the page is narrow. */

@@ -179,7 +179,7 @@ export function consoleApp(options: ConsoleOptions): Hono {
       const found = findPage(c.req.path.slice(access.base.length));
       if (found === undefined) return await c.notFound();
       const context = contextOf(options, viewer, found, c.req.query());
-      const view = await viewOf(found, context);
+      const [view, waiting] = await Promise.all([viewOf(found, context), waitingCount(sources)]);
       const { notice } = viewer;
       viewer.notice = undefined;
       const { pathname, search } = new URL(c.req.url);
@@ -188,7 +188,7 @@ export function consoleApp(options: ConsoleOptions): Hono {
         section: found.page.section,
         base: access.base,
         at: pathname + search,
-        waiting: await waitingCount(sources),
+        waiting,
         notice,
       });
       return c.html(text, view.httpStatus ?? 200);

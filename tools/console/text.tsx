@@ -14,7 +14,7 @@ export function Text({ value }: { value: string }) {
   let from = 0;
   for (const match of value.matchAll(unsafeCharacters)) {
     if (match.index > from) parts.push(value.slice(from, match.index));
-    parts.push(<span class="odd" title="a character that cannot be seen">{writtenOut(match[0])}</span>);
+    parts.push(<b class="odd">{writtenOut(match[0])}</b>);
     from = match.index + match[0].length;
   }
   if (from < value.length) parts.push(value.slice(from));
@@ -76,6 +76,13 @@ export function pieces(text: string, bytesMax: number = pieceBytesMax): string[]
   return found;
 }
 
+/** The beginning of a text that takes no more than `bytesMax` on a page. Of a long text no more is looked at than that. */
+export function beginning(text: string, bytesMax: number): string {
+  if (bytesMax <= 0) return "";
+  // No character takes less than a byte for each of its code units, so what stands behind cannot be part of it.
+  return pieces(text.slice(0, bytesMax + 1), bytesMax)[0];
+}
+
 /** Bytes that a text takes on a page, written out. */
 export function costOf(text: string): number {
   let bytes = 0;
@@ -84,12 +91,14 @@ export function costOf(text: string): number {
 }
 
 /** More than the markup of one marked character takes. */
-const markedBytes = 80;
+const markedBytes = 36;
 
 function bytesShown(character: string): number {
   const code = character.codePointAt(0) ?? 0;
-  if (character.search(unsafeCharacters) !== -1) return markedBytes;
   if ("&<>\"'".includes(character)) return 6;
+  // Most characters are of this kind, and cost no search.
+  if (code >= 0x20 && code < 0x7f) return 1;
+  if (character.search(unsafeCharacters) !== -1) return markedBytes;
   return code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
 }
 

@@ -5,7 +5,7 @@ import type { SlotSpan } from "../../core/protocol/loop.ts";
 
 /** What the picture covers. */
 export const windowMs = 3_600_000;
-const rectsMax = 160;
+const barsMax = 120;
 /** Units of the picture; it is stretched to the page's width. One unit is a second. */
 const unitMs = 1_000;
 const width = windowMs / unitMs;
@@ -34,26 +34,20 @@ export function Timeline(
     : `${slot}: ${spans.length} requests of ${held} sessions in the last hour`;
   return (
     <svg class="timeline" viewBox={`0 0 ${width} 40`} preserveAspectRatio="none" role="img" aria-label={text}>
-      <rect class="lane" x={0} y={6} width={width} height={24} />
+      <rect class="lane" x={0} width={width} />
       {[10, 20, 30, 40, 50].map((minutes) => (
-        <rect class="tick" x={minutes * 60 - 1} y={6} width={2} height={24} />
+        <rect key={minutes} class="tick" x={minutes * 60 - 1} width={2} />
       ))}
       {bars.map((bar) => (
         <g>
           <title>{titleOf(bar)}</title>
           {bar.waitFrom < bar.from
-            ? <rect class="wait" x={bar.waitFrom} y={16} width={bar.from - bar.waitFrom} height={4} />
+            ? <rect class="wait" x={bar.waitFrom} width={round(bar.from - bar.waitFrom)} />
             : null}
-          <rect class={barClass(bar)} x={bar.from} y={6} width={bar.to - bar.from} height={24} />
-          {bar.lost === undefined ? null : (
-            <rect
-              class={bar.lost ? "lost" : "kept"}
-              x={bar.from}
-              y={33}
-              width={bar.to - bar.from}
-              height={5}
-            />
-          )}
+          <rect class={`bar ${barClass(bar)}`} x={bar.from} width={round(bar.to - bar.from)} />
+          {bar.lost === undefined
+            ? null
+            : <rect class={bar.lost ? "lost" : "kept"} x={bar.from} width={round(bar.to - bar.from)} />}
         </g>
       ))}
     </svg>
@@ -80,7 +74,7 @@ function titleOf({ session, state, count, from, to }: Bar): string {
 
 function barsOf(spans: readonly SlotSpan[], untilMs: number): Bar[] {
   const fromMs = untilMs - windowMs;
-  const at = (ms: number) => Math.round(Math.min(Math.max((ms - fromMs) / unitMs, 0), width) * 10) / 10;
+  const at = (ms: number) => round(Math.min(Math.max((ms - fromMs) / unitMs, 0), width));
   let bars = spans.flatMap((span): Bar[] => {
     const startMs = Date.parse(span.start);
     const endMs = span.end === null ? untilMs : Date.parse(span.end);
@@ -98,11 +92,15 @@ function barsOf(spans: readonly SlotSpan[], untilMs: number): Bar[] {
     }];
   });
   // Neighbours of the same session first, whoever's where that is not enough.
-  for (let gap = 4; bars.length > rectsMax && gap < width; gap *= 2) {
+  for (let gap = 4; bars.length > barsMax && gap < width; gap *= 2) {
     bars = merge(bars, gap, (a, b) => a.session === b.session);
-    if (bars.length > rectsMax && gap >= 16) bars = merge(bars, gap, () => true);
+    if (bars.length > barsMax && gap >= 16) bars = merge(bars, gap, () => true);
   }
   return bars;
+}
+
+function round(value: number): number {
+  return Math.round(value * 10) / 10;
 }
 
 function merge(bars: readonly Bar[], gap: number, mayJoin: (a: Bar, b: Bar) => boolean): Bar[] {

@@ -1,17 +1,21 @@
 // *Approvals*: calls that wait for the owner. A decision is made on exact bytes: the form carries the hash of the body that was shown, and it
 // stands behind the last piece of the body, not before. Without --allow-decisions there is no form.
 
+import { raw } from "hono/html";
+import { utf8Length } from "../../../core/text.ts";
 import type { Approval } from "../../../core/protocol/owner.ts";
 import { describeLabel } from "../../../core/labels.ts";
-import { Empty, partOf } from "../layout.tsx";
+import { Empty, html, partOf } from "../layout.tsx";
 import { Block, bytesOf, costOf, LabelChip, number, pieces, Time } from "../text.tsx";
 import { type Page, type PageContext, positive, sectionPath } from "../view.ts";
 import { questionOf } from "./consults.tsx";
 import { SessionLink } from "./now.tsx";
 
 /** Calls on one page, and the bytes that their bodies take together; what has no room is a link away. */
-const approvalsShown = 12;
-const bodiesBytesMax = 56_000;
+const approvalsShown = 10;
+const wholesBytesMax = 48_000;
+/** Bytes of a body's text, shown beside the body. */
+const questionBytesMax = 14_000;
 
 export const approvalsPage: Page = {
   path: "/approvals",
@@ -20,10 +24,10 @@ export const approvalsPage: Page = {
   async load(context) {
     return {
       title: "Approvals",
-      parts: [
+      parts: await Promise.all([
         { id: "approvals-head", node: <Head {...context} /> },
-        await partOf("approvals-list", () => list(context)),
-      ],
+        partOf("approvals-list", () => list(context)),
+      ]),
     };
   },
 };
@@ -44,33 +48,32 @@ function Head({ allowDecisions }: PageContext) {
 async function list(context: PageContext) {
   const approvals = await context.sources.approvals();
   if (approvals.length === 0) return <Empty>Nothing waits for your approval.</Empty>;
-  let room = bodiesBytesMax;
+  let room = wholesBytesMax;
+  const cards = approvals.slice(0, approvalsShown).map((approval) => {
+    const whole = html(<Whole approval={approval} {...context} />);
+    const fits = utf8Length(whole) <= room;
+    if (fits) room -= utf8Length(whole);
+    return (
+      <li>
+        <article class="card">
+          <Facts approval={approval} {...context} />
+          {fits ? raw(whole) : (
+            <p>
+              <a href={`${context.base}/approvals/${encodeURIComponent(approval.id)}`}>
+                Read all {number(bytesOf(approval.body))} bytes
+              </a>, then decide.
+            </p>
+          )}
+        </article>
+      </li>
+    );
+  });
   return (
     <>
-      <ol class="cards">
-        {approvals.slice(0, approvalsShown).map((approval) => {
-          const cost = costOf(approval.body);
-          const fits = cost <= room;
-          if (fits) room -= cost;
-          return (
-            <li>
-              <article class="card">
-                <Facts approval={approval} {...context} />
-                {fits ? <Whole approval={approval} {...context} /> : (
-                  <p>
-                    <a href={`${context.base}/approvals/${encodeURIComponent(approval.id)}`}>
-                      Read all {number(bytesOf(approval.body))} bytes
-                    </a>, then decide.
-                  </p>
-                )}
-              </article>
-            </li>
-          );
-        })}
-      </ol>
-      {approvals.length <= approvalsShown
+      <ol class="cards">{cards}</ol>
+      {approvals.length <= cards.length
         ? null
-        : <p class="note">{number(approvals.length - approvalsShown)} more wait behind these.</p>}
+        : <p class="note">{number(approvals.length - cards.length)} more wait behind these.</p>}
     </>
   );
 }
@@ -117,7 +120,7 @@ function Whole({ approval, ...context }: PageContext & { approval: Approval }) {
     <>
       <h3>The exact body, {number(bytesOf(approval.body))} bytes</h3>
       <Block value={approval.body} kind="exact" />
-      {question === undefined || costOf(question) > bodiesBytesMax / 4
+      {question === undefined || costOf(question) > questionBytesMax
         ? null
         : (
           <details id={`text-${approval.id}`}>

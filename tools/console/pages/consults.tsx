@@ -6,15 +6,17 @@ import { isSessionId } from "../../../core/ids.ts";
 import { parseJsonObject } from "../../../core/json.ts";
 import { labelSchema } from "../../../core/labels.ts";
 import { type Field, fieldPages, Fields } from "../fields.tsx";
-import { Empty, partOf } from "../layout.tsx";
+import { Empty, fitting, partOf } from "../layout.tsx";
 import type { AuditQuery, ShownRecord } from "../sources.ts";
-import { Block, bytesOf, LabelChip, lasted, Line, number, Pager, pieces, State, Time } from "../text.tsx";
+import { beginning, Block, bytesOf, LabelChip, lasted, Line, number, Pager, State, Time } from "../text.tsx";
 import { type Page, type PageContext, positive, sectionPath } from "../view.ts";
 import { SessionLink } from "./now.tsx";
 
 /** Decisions on one page, and the bytes of a body or an answer that each shows. */
 const decisionsShown = 20;
 const previewBytesMax = 1_200;
+/** Bytes of all that are shown. */
+const cardsBytesMax = 85_000;
 
 export const consultsPage: Page = {
   path: "/consults",
@@ -23,10 +25,10 @@ export const consultsPage: Page = {
   async load(context) {
     return {
       title: "Consults",
-      parts: [
+      parts: await Promise.all([
         { id: "consults-head", node: <Head {...context} /> },
-        await partOf("consults-list", () => list(context)),
-      ],
+        partOf("consults-list", () => list(context)),
+      ]),
     };
   },
 };
@@ -56,17 +58,33 @@ async function list({ sources, query, base, times }: PageContext) {
     ...(before === undefined ? {} : { before }),
     ...(session === undefined ? {} : { session }),
   };
-  const page = await sources.audit({ ...asked, kind: "decision" });
-  const bodies = new Map(
-    (await sources.audit({ ...asked, kind: "intent" })).records.map((record) => [record.seq, record]),
-  );
+  const [page, intents] = await Promise.all([
+    sources.audit({ ...asked, kind: "decision" }),
+    sources.audit({ ...asked, kind: "intent" }),
+  ]);
+  const bodies = new Map(intents.records.map((record) => [record.seq, record]));
   const here = (more: Record<string, string>) => {
     const words = new URLSearchParams({ ...(session === undefined ? {} : { session }), ...more }).toString();
     return base + sectionPath("Consults") + (words === "" ? "" : `?${words}`);
   };
+  const decisions = page.records.toReversed();
+  const cards = fitting(decisions, cardsBytesMax, (decision) => (
+    <li>
+      <Decision
+        decision={decision}
+        intent={bodies.get(decision.intent)}
+        base={base}
+        when={<Time times={times} at={decision.time} />}
+      />
+    </li>
+  ));
+  // Where the page has no room for all, the next begins behind the last that is shown.
+  const older = cards.length < decisions.length
+    ? positive(word(decisions[cards.length - 1].seq))
+    : page.before;
   return (
     <>
-      {page.records.length === 0
+      {decisions.length === 0
         ? (
           <Empty>
             {page.before === undefined
@@ -74,22 +92,9 @@ async function list({ sources, query, base, times }: PageContext) {
               : "None in this stretch of the log; look further back."}
           </Empty>
         )
-        : (
-          <ol class="cards">
-            {page.records.toReversed().map((decision) => (
-              <li>
-                <Decision
-                  decision={decision}
-                  intent={bodies.get(decision.intent)}
-                  base={base}
-                  when={<Time times={times} at={decision.time} />}
-                />
-              </li>
-            ))}
-          </ol>
-        )}
+        : <ol class="cards">{cards}</ol>}
       <Pager
-        older={page.before === undefined ? undefined : here({ before: `${page.before}` })}
+        older={older === undefined ? undefined : here({ before: `${older}` })}
         newest={before === undefined ? undefined : here({})}
         olderText="Earlier decisions"
       />
@@ -157,7 +162,7 @@ function Decision({ decision, intent, base, when }: {
 }
 
 function Start({ name, text, path }: { name: string; text: string; path: string }) {
-  const [first] = pieces(text, previewBytesMax);
+  const first = beginning(text, previewBytesMax);
   return (
     <details id={`${path.split("/").pop()}-${name.slice(0, 8).replaceAll(/\W/g, "")}`}>
       <summary>{name}, {number(bytesOf(text))} bytes</summary>

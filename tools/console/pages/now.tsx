@@ -1,13 +1,15 @@
 // *Now*: the slots over the last hour, who waits and why, which sessions are at work, and whether the parts that they need are there.
 
 import type { SlotHistoryAnswer, SlotSpan, StatusAnswer } from "../../../core/protocol/loop.ts";
-import { Cell, Empty, partOf } from "../layout.tsx";
+import { Cell, Empty, fitting, partOf, Table } from "../layout.tsx";
 import { LabelChip, lasted, Line, number, percent, State, Time, type Times } from "../text.tsx";
 import { hueOf, Timeline, windowMs } from "../timeline.tsx";
 import { type Page, type PageContext, sectionPath } from "../view.ts";
 
 /** The newest holds of slots, in words. */
 const holdsShown = 15;
+/** Bytes of each table. */
+const tableBytesMax = 9_000;
 /** The picture moves in steps of this, so that it is not sent anew every second. */
 const pictureStepMs = 5_000;
 
@@ -19,15 +21,15 @@ export const nowPage: Page = {
     const { sources, times } = context;
     return {
       title: "Now",
-      parts: [
+      parts: await Promise.all([
         { id: "now-head", node: <h1>Now</h1> },
-        await partOf("waits-for-you", () => waitsForYou(context)),
-        await partOf("slots", async () => <Slots history={await sources.slots()} times={times} />),
-        await partOf("queue", async () => <Queue history={await sources.slots()} base={context.base} />),
-        await partOf("work", async () => <AtWork history={await sources.slots()} base={context.base} />),
-        await partOf("holds", async () => <Holds {...context} history={await sources.slots()} />),
-        await partOf("around", async () => <Around status={await sources.status()} times={times} />),
-      ],
+        partOf("waits-for-you", () => waitsForYou(context)),
+        partOf("slots", async () => <Slots history={await sources.slots()} times={times} />),
+        partOf("queue", async () => <Queue history={await sources.slots()} base={context.base} />),
+        partOf("work", async () => <AtWork history={await sources.slots()} base={context.base} />),
+        partOf("holds", async () => <Holds {...context} history={await sources.slots()} />),
+        partOf("around", async () => <Around status={await sources.status()} times={times} />),
+      ]),
     };
   },
 };
@@ -114,40 +116,33 @@ function Queue({ history: { slots }, base }: { history: SlotHistoryAnswer; base:
     <>
       <h2>Queue</h2>
       {waiting.length === 0 ? <Empty>Nobody waits for a slot.</Empty> : (
-        <table>
-          <thead>
+        <Table
+          columns={["Session", "Rank", "Why it waits", "Slot", "Waited"]}
+          numbers={["Slot", "Waited"]}
+          rows={waiting}
+          bytesMax={tableBytesMax}
+          row={({ slot, holder, state, at, session, priority, waitedMs }) => (
             <tr>
-              <th scope="col">Session</th>
-              <th scope="col">Rank</th>
-              <th scope="col">Why it waits</th>
-              <th scope="col" class="number">Slot</th>
-              <th scope="col" class="number">Waited</th>
+              <Cell name="Session">
+                <SessionLink base={base} session={session} />
+              </Cell>
+              <Cell name="Rank">{priority}: {reasons[priority] ?? "its turn"}</Cell>
+              <Cell name="Why it waits">
+                {at > 0
+                  ? `${at} before it`
+                  : state === "draining"
+                  ? "the server may still work on a request that was cancelled"
+                  : (
+                    <>
+                      behind <Line value={holder ?? "nobody"} charactersMax={64} />
+                    </>
+                  )}
+              </Cell>
+              <Cell name="Slot" kind="number">{slot}</Cell>
+              <Cell name="Waited" kind="number">{lasted(Math.floor(waitedMs / 1_000) * 1_000)}</Cell>
             </tr>
-          </thead>
-          <tbody>
-            {waiting.map(({ slot, holder, state, at, session, priority, waitedMs }) => (
-              <tr>
-                <Cell name="Session">
-                  <SessionLink base={base} session={session} />
-                </Cell>
-                <Cell name="Rank">{priority}: {reasons[priority] ?? "its turn"}</Cell>
-                <Cell name="Why it waits">
-                  {at > 0
-                    ? `${at} before it`
-                    : state === "draining"
-                    ? "the server may still work on a request that was cancelled"
-                    : (
-                      <>
-                        behind <Line value={holder ?? "nobody"} charactersMax={64} />
-                      </>
-                    )}
-                </Cell>
-                <Cell name="Slot" kind="number">{slot}</Cell>
-                <Cell name="Waited" kind="number">{lasted(Math.floor(waitedMs / 1_000) * 1_000)}</Cell>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+          )}
+        />
       )}
     </>
   );
@@ -158,38 +153,30 @@ function AtWork({ history: { held }, base }: { history: SlotHistoryAnswer; base:
     <>
       <h2>At work</h2>
       {held.length === 0 ? <Empty>No session is in a turn.</Empty> : (
-        <table>
-          <thead>
+        <Table
+          columns={["Session", "State", "Label", "Slot", "Turn", "Prompt kept"]}
+          numbers={["Slot", "Turn", "Prompt kept"]}
+          rows={held}
+          bytesMax={tableBytesMax}
+          row={({ session, status, label, slot, turns, cachedShare }) => (
             <tr>
-              <th scope="col">Session</th>
-              <th scope="col">State</th>
-              <th scope="col">Label</th>
-              <th scope="col" class="number">Slot</th>
-              <th scope="col" class="number">Turn</th>
-              <th scope="col" class="number">Prompt kept</th>
+              <Cell name="Session">
+                <SessionLink base={base} session={session} />
+              </Cell>
+              <Cell name="State">
+                <State word={status} />
+              </Cell>
+              <Cell name="Label">
+                <LabelChip label={label} />
+              </Cell>
+              <Cell name="Slot" kind="number">{slot}</Cell>
+              <Cell name="Turn" kind="number">{turns}</Cell>
+              <Cell name="Prompt kept" kind="number">
+                {cachedShare === null ? "–" : percent(cachedShare)}
+              </Cell>
             </tr>
-          </thead>
-          <tbody>
-            {held.map(({ session, status, label, slot, turns, cachedShare }) => (
-              <tr>
-                <Cell name="Session">
-                  <SessionLink base={base} session={session} />
-                </Cell>
-                <Cell name="State">
-                  <State word={status} />
-                </Cell>
-                <Cell name="Label">
-                  <LabelChip label={label} />
-                </Cell>
-                <Cell name="Slot" kind="number">{slot}</Cell>
-                <Cell name="Turn" kind="number">{turns}</Cell>
-                <Cell name="Prompt kept" kind="number">
-                  {cachedShare === null ? "–" : percent(cachedShare)}
-                </Cell>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+          )}
+        />
       )}
     </>
   );
@@ -201,38 +188,29 @@ function Holds({ history: { spans }, times, base }: PageContext & { history: Slo
     <>
       <h2>Last requests</h2>
       {shown.length === 0 ? <Empty>No request was sent in the last hour.</Empty> : (
-        <table>
-          <thead>
+        <Table
+          columns={["Time", "Session", "Rank", "Slot", "Waited", "Held", "Prefix kept"]}
+          numbers={["Slot", "Waited", "Held", "Prefix kept"]}
+          rows={shown}
+          bytesMax={tableBytesMax}
+          row={(span) => (
             <tr>
-              <th scope="col">Time</th>
-              <th scope="col">Session</th>
-              <th scope="col">Rank</th>
-              <th scope="col" class="number">Slot</th>
-              <th scope="col" class="number">Waited</th>
-              <th scope="col" class="number">Held</th>
-              <th scope="col" class="number">Prefix kept</th>
+              <Cell name="Time">
+                <Time times={times} at={span.start} short />
+              </Cell>
+              <Cell name="Session">
+                <SessionLink base={base} session={span.session ?? ""} />
+              </Cell>
+              <Cell name="Rank">{span.priority ?? ""}</Cell>
+              <Cell name="Slot" kind="number">{span.slot}</Cell>
+              <Cell name="Waited" kind="number">{lasted(span.queuedMs ?? 0)}</Cell>
+              <Cell name="Held" kind="number">{heldFor(span)}</Cell>
+              <Cell name="Prefix kept" kind="number">
+                <KeptPrefix kept={span.kept} />
+              </Cell>
             </tr>
-          </thead>
-          <tbody>
-            {shown.map((span) => (
-              <tr>
-                <Cell name="Time">
-                  <Time times={times} at={span.start} short />
-                </Cell>
-                <Cell name="Session">
-                  <SessionLink base={base} session={span.session ?? ""} />
-                </Cell>
-                <Cell name="Rank">{span.priority ?? ""}</Cell>
-                <Cell name="Slot" kind="number">{span.slot}</Cell>
-                <Cell name="Waited" kind="number">{lasted(span.queuedMs ?? 0)}</Cell>
-                <Cell name="Held" kind="number">{heldFor(span)}</Cell>
-                <Cell name="Prefix kept" kind="number">
-                  <KeptPrefix kept={span.kept} />
-                </Cell>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+          )}
+        />
       )}
     </>
   );
@@ -289,7 +267,7 @@ function Around({ status, times }: { status: StatusAnswer; times: Times }) {
         </dd>
         <dt>Sessions</dt>
         <dd>{number(sessions)}</dd>
-        {schedule.map(({ name, session, next, lastStart, lastSkip }) => (
+        {fitting(schedule, tableBytesMax, ({ name, session, next, lastStart, lastSkip }) => (
           <>
             <dt>
               Schedule: <Line value={name} charactersMax={64} />

@@ -2,13 +2,15 @@
 
 import { labelSchema } from "../../../core/labels.ts";
 import { type Field, fieldPages, Fields } from "../fields.tsx";
-import { Cell, Empty, partOf, Problem } from "../layout.tsx";
+import { Cell, Empty, partOf, Problem, Table } from "../layout.tsx";
 import { isAuditKind, type ShownRecord, type Verification } from "../sources.ts";
 import { LabelChip, lasted, Line, number, Pager, State, Time, type Times } from "../text.tsx";
 import { type Page, type PageContext, positive, sectionPath } from "../view.ts";
 import { SessionLink } from "./now.tsx";
 
 const recordsShown = 40;
+/** More than so many records take: their words are short. */
+const tableBytesMax = 80_000;
 
 export const recordPage: Page = {
   path: "/record",
@@ -17,13 +19,13 @@ export const recordPage: Page = {
   async load(context) {
     return {
       title: "Record",
-      parts: [
+      parts: await Promise.all([
         { id: "record-title", node: <h1>Record</h1> },
-        await partOf("record-state", () => state(context)),
-        await partOf("record-head", () => head(context)),
+        partOf("record-state", () => state(context)),
+        partOf("record-head", () => head(context)),
         { id: "record-verify", node: <Verify {...context} verification={context.sources.verification} /> },
-        await partOf("record-list", () => list(context)),
-      ],
+        partOf("record-list", () => list(context)),
+      ]),
     };
   },
 };
@@ -127,42 +129,34 @@ async function list({ sources, query, base, times }: PageContext) {
     <>
       <h2>Records, newest first</h2>
       {page.records.length === 0 ? <Empty>Nothing is recorded here.</Empty> : (
-        <table>
-          <thead>
+        <Table
+          columns={["Seq", "Time", "Kind", "Session", "What", "Label"]}
+          numbers={["Seq"]}
+          rows={page.records.toReversed()}
+          bytesMax={tableBytesMax}
+          row={(record) => (
             <tr>
-              <th scope="col" class="number">Seq</th>
-              <th scope="col">Time</th>
-              <th scope="col">Kind</th>
-              <th scope="col">Session</th>
-              <th scope="col">What</th>
-              <th scope="col">Label</th>
+              <Cell name="Seq" kind="number">
+                <a href={`${base}/record/${word(record.seq)}`}>{word(record.seq)}</a>
+              </Cell>
+              <Cell name="Time">
+                <Time times={times} at={record.time} />
+              </Cell>
+              <Cell name="Kind">{word(record.kind)}</Cell>
+              <Cell name="Session">
+                {typeof record.session === "string"
+                  ? <SessionLink base={base} session={record.session} />
+                  : null}
+              </Cell>
+              <Cell name="What">
+                <What record={record} />
+              </Cell>
+              <Cell name="Label">
+                <Label value={record.label} />
+              </Cell>
             </tr>
-          </thead>
-          <tbody>
-            {page.records.toReversed().map((record) => (
-              <tr>
-                <Cell name="Seq" kind="number">
-                  <a href={`${base}/record/${word(record.seq)}`}>{word(record.seq)}</a>
-                </Cell>
-                <Cell name="Time">
-                  <Time times={times} at={record.time} />
-                </Cell>
-                <Cell name="Kind">{word(record.kind)}</Cell>
-                <Cell name="Session">
-                  {typeof record.session === "string"
-                    ? <SessionLink base={base} session={record.session} />
-                    : null}
-                </Cell>
-                <Cell name="What">
-                  <What record={record} />
-                </Cell>
-                <Cell name="Label">
-                  <Label value={record.label} />
-                </Cell>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+          )}
+        />
       )}
       <Pager
         older={page.before === undefined ? undefined : here({ before: `${page.before}` })}

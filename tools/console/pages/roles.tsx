@@ -2,12 +2,12 @@
 
 import { delay, systemClock } from "../../../core/clock.ts";
 import type { RoleReport } from "../../launch/permissions.ts";
-import { Cell, Empty } from "../layout.tsx";
+import { Cell, Empty, Table } from "../layout.tsx";
 import { Line, number, State, Time, type Times } from "../text.tsx";
 import type { Page, PageContext } from "../view.ts";
 
-/** Rows of one table; a role has a dozen grants, and denials are counted by kind. */
-const rowsShown = 100;
+/** Bytes of one role's table; a role has a dozen grants, and denials are counted by kind. */
+const tableBytesMax = 40_000;
 /** How long a page waits for the first count. */
 const firstCountMsMax = 120;
 
@@ -70,50 +70,32 @@ function Role({ report, times }: { report: RoleReport; times: Times }) {
           ? <span>nothing was denied</span>
           : <b class="bad">{denied.length} {denied.length === 1 ? "kind" : "kinds"} of attempt denied</b>}
       </p>
-      <table>
-        <thead>
+      <Table
+        columns={["Verdict", "Permission", "To what", "Checks"]}
+        numbers={["Checks"]}
+        rows={[
+          ...denied.map((row) => ({ ...row, verdict: "denied" })),
+          ...granted.filter(({ count }) => count === 0).map((row) => ({ ...row, verdict: "never used" })),
+          ...granted.filter(({ count }) => count > 0).map((row) => ({ ...row, verdict: "used" })),
+        ]}
+        bytesMax={tableBytesMax}
+        row={({ verdict, permission, value, count }) => (
           <tr>
-            <th scope="col">Verdict</th>
-            <th scope="col">Permission</th>
-            <th scope="col">To what</th>
-            <th scope="col" class="number">Checks</th>
+            <Cell name="Verdict">
+              <State word={verdict} />
+            </Cell>
+            <Cell name="Permission">
+              <Line value={permission} charactersMax={40} />
+            </Cell>
+            <Cell name="To what" kind="wide">
+              <code>
+                <Line value={value} />
+              </code>
+            </Cell>
+            <Cell name="Checks" kind="number">{number(count)}</Cell>
           </tr>
-        </thead>
-        <tbody>
-          {denied.slice(0, rowsShown).map(({ permission, value, count }) => (
-            <tr>
-              <Cell name="Verdict">
-                <State word="denied" />
-              </Cell>
-              <Cell name="Permission">
-                <Line value={permission} charactersMax={40} />
-              </Cell>
-              <Cell name="To what" kind="wide">
-                <code>
-                  <Line value={value} />
-                </code>
-              </Cell>
-              <Cell name="Checks" kind="number">{number(count)}</Cell>
-            </tr>
-          ))}
-          {granted.slice(0, rowsShown).map(({ permission, value, count }) => (
-            <tr>
-              <Cell name="Verdict">
-                <State word={count === 0 ? "never used" : "used"} />
-              </Cell>
-              <Cell name="Permission">
-                <Line value={permission} charactersMax={40} />
-              </Cell>
-              <Cell name="To what" kind="wide">
-                <code>
-                  <Line value={value} />
-                </code>
-              </Cell>
-              <Cell name="Checks" kind="number">{number(count)}</Cell>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+        )}
+      />
     </section>
   );
 }

@@ -1,15 +1,17 @@
 // One session: its place in the tree, and its transcript from the end, with labels and calls. A child stands where it was called, with the end
 // of its own transcript inside; how much of all that is shown is bounded, and the rest is one link away.
 
+import { raw } from "hono/html";
 import type { Child } from "hono/jsx";
 import { isJsonObject, parseJsonObject } from "../../../core/json.ts";
 import { ancestorSessionIds, isSessionId, type SessionId } from "../../../core/ids.ts";
 import { labelSchema } from "../../../core/labels.ts";
 import type { SessionListRow } from "../../../core/protocol/loop.ts";
 import { type Field, fieldPages, Fields } from "../fields.tsx";
-import { Empty, partOf } from "../layout.tsx";
+import { Empty, fitting, html, partOf } from "../layout.tsx";
 import type { ShownRecord } from "../sources.ts";
 import {
+  beginning,
   Block,
   costOf,
   LabelChip,
@@ -18,26 +20,28 @@ import {
   number,
   Pager,
   percent,
-  pieces,
   State,
   Time,
   type Times,
 } from "../text.tsx";
 import { type Page, type PageContext, positive, sectionPath } from "../view.ts";
 import { SessionLink } from "./now.tsx";
-import { addTree, SessionTable, type TreeRow } from "./sessions.tsx";
+import { SessionTable, SessionTableRow } from "./sessions.tsx";
 
 /** Records on one page of a transcript, and of a child inside it. */
 const recordsShown = 40;
 const childRecordsShown = 12;
-/** Children shown inside, over all depths, and how deep they nest. */
-const nestedMax = 10;
+/** Children shown inside a transcript, a third as many inside each of those, and how deep they nest. */
+const nestedMax = 9;
 const nestedDepthMax = 3;
-/** Bytes of texts on one page, of which one text takes no more than the second. */
-const textBytesMax = 48_000;
+/** Bytes of a transcript on one page, of which one text takes no more than the second. */
+const transcriptBytesMax = 64_000;
 const oneTextBytesMax = 4_000;
+/** What a record, a call and a child take beside their texts, generously. */
+const markupBytes = { record: 900, call: 1_000, child: 1_400 };
 /** Children in the list below the transcript. */
 const childrenListed = 12;
+const childrenBytesMax = 16_000;
 
 export const sessionPage: Page = {
   path: "/sessions/:id",
@@ -50,11 +54,11 @@ export const sessionPage: Page = {
     if (row === undefined) return unknownSession();
     return {
       title: id,
-      parts: [
+      parts: await Promise.all([
         { id: "session-head", node: <SessionHead {...context} row={row} /> },
-        await partOf("transcript", () => transcript(id, context)),
-        await partOf("children", () => children(row, context)),
-      ],
+        partOf("transcript", () => transcript(id, context)),
+        partOf("children", () => children(row, context)),
+      ]),
     };
   },
 };
@@ -124,20 +128,26 @@ async function transcript(id: SessionId, context: PageContext) {
     limit: recordsShown,
     ...(before === undefined ? {} : { before }),
   });
-  const nested = await nest(page.records, context, { depth: 1, left: nestedMax });
-  const room = new Room();
+  const nested = await nest(page.records, context, { depth: 1, most: nestedMax });
   const here = `${context.base}/sessions/${id}`;
+  const { node, firstSeq } = renderTranscript({
+    session: id,
+    records: page.records,
+    nested,
+    context,
+    room: new Room(),
+  });
+  // Where the page has no room for all, the earlier ones are on the page before.
+  const older = firstSeq !== undefined && firstSeq > 1 ? firstSeq : undefined;
   return (
     <>
       <h2 class="hidden">Transcript</h2>
       <Pager
-        older={page.before === undefined ? undefined : `${here}?before=${page.before}`}
+        older={older === undefined ? undefined : `${here}?before=${older}`}
         newest={before === undefined ? undefined : here}
         olderText="Earlier records"
       />
-      {page.records.length === 0
-        ? <Empty>Nothing was said yet.</Empty>
-        : <Transcript session={id} records={page.records} nested={nested} context={context} room={room} />}
+      {page.records.length === 0 ? <Empty>Nothing was said yet.</Empty> : node}
     </>
   );
 }
@@ -145,30 +155,30 @@ async function transcript(id: SessionId, context: PageContext) {
 interface Nested {
   readonly row: SessionListRow;
   readonly records: readonly ShownRecord[];
-  readonly before: number | undefined;
   readonly nested: ReadonlyMap<string, Nested>;
 }
 
-/** The children that these records spawned, newest first as far as there is room, each with the end of its own transcript. */
+/** The children that these records spawned, the last first as far as there is room, each with the end of its own transcript. */
 async function nest(
   records: readonly ShownRecord[],
   context: PageContext,
-  budget: { depth: number; left: number },
+  { depth, most }: { depth: number; most: number },
 ): Promise<ReadonlyMap<string, Nested>> {
-  const found = new Map<string, Nested>();
-  if (budget.depth > nestedDepthMax) return found;
-  for (const { kind, child } of records.toReversed()) {
-    if (kind !== "spawn" || typeof child !== "string" || !isSessionId(child) || budget.left === 0) continue;
+  if (depth > nestedDepthMax) return new Map();
+  const spawned = records.toReversed().flatMap(({ kind, child }) =>
+    kind === "spawn" && typeof child === "string" && isSessionId(child) ? [child] : []
+  ).slice(0, most);
+  const children = await Promise.all(spawned.map(async (child): Promise<[string, Nested] | undefined> => {
     const row = await context.sources.session(child);
-    if (row === undefined) continue;
-    budget.left--;
+    if (row === undefined) return undefined;
     const page = await context.sources.log(child, { limit: childRecordsShown });
-    const below = { depth: budget.depth + 1, left: budget.left };
-    const nested = await nest(page.records, context, below);
-    budget.left = below.left;
-    found.set(child, { row, records: page.records, before: page.before, nested });
-  }
-  return found;
+    const nested = await nest(page.records, context, {
+      depth: depth + 1,
+      most: Math.ceil(most / nestedDepthMax),
+    });
+    return [child, { row, records: page.records, nested }];
+  }));
+  return new Map(children.filter((child) => child !== undefined));
 }
 
 async function children(row: SessionListRow, context: PageContext): Promise<Child> {
@@ -179,14 +189,18 @@ async function children(row: SessionListRow, context: PageContext): Promise<Chil
     parent: row.session,
     ...(query.after === undefined ? {} : { after: query.after }),
   });
-  const rows: TreeRow[] = [];
-  for (const child of page.sessions) await addTree(child, 0, rows, context);
+  const shown = fitting(
+    page.sessions,
+    childrenBytesMax,
+    (child) => <SessionTableRow row={child} depth={0} more={child.children} base={base} times={times} />,
+  );
+  const after = shown.length < page.sessions.length ? page.sessions[shown.length - 1].session : page.after;
   return (
     <>
       <h2>Children</h2>
-      <SessionTable rows={rows} base={base} times={times} />
+      <SessionTable rows={shown} />
       <Pager
-        older={page.after === undefined ? undefined : `${base}/sessions/${row.session}?after=${page.after}`}
+        older={after === undefined ? undefined : `${base}/sessions/${row.session}?after=${after}`}
         newest={query.after === undefined ? undefined : `${base}/sessions/${row.session}`}
         olderText="Earlier children"
       />
@@ -194,13 +208,20 @@ async function children(row: SessionListRow, context: PageContext): Promise<Chil
   );
 }
 
-/** What texts may still take on this page. */
+/** What may still stand on this page. */
 class Room {
-  #left = textBytesMax;
+  #left = transcriptBytesMax;
+
+  /** Whether there is room for one more of these; takes it. */
+  takeMarkup(of: keyof typeof markupBytes): boolean {
+    if (this.#left < markupBytes[of]) return false;
+    this.#left -= markupBytes[of];
+    return true;
+  }
 
   /** The beginning of the text that there is room for. */
-  take(text: string): string {
-    const [first] = pieces(text, Math.max(200, Math.min(oneTextBytesMax, this.#left)));
+  takeText(text: string): string {
+    const first = beginning(text, Math.min(oneTextBytesMax, this.#left));
     this.#left -= costOf(first);
     return first;
   }
@@ -212,10 +233,11 @@ interface Shown {
   readonly room: Room;
 }
 
-function Transcript({ records, nested, ...shown }: Shown & {
+/** The newest records that there is room for, in the order in which they were written, and the first of them. */
+function renderTranscript({ records, nested, ...shown }: Shown & {
   records: readonly ShownRecord[];
   nested: ReadonlyMap<string, Nested>;
-}) {
+}): { node: Child; firstSeq: number | undefined } {
   const calls = new Set(records.flatMap(({ calls }) => callsOf(calls).map(({ call }) => call)));
   const results = new Map(
     records.filter(({ kind }) => kind === "result").map((record) => [record.call, record]),
@@ -223,21 +245,24 @@ function Transcript({ records, nested, ...shown }: Shown & {
   const spawns = new Map(
     records.filter(({ kind }) => kind === "spawn").map((record) => [record.call, record]),
   );
-  return (
-    <ol class="transcript">
-      {records.map((record) => {
-        // What belongs to a call stands inside it, where the call is on this page.
-        const isInCall = (record.kind === "result" || record.kind === "spawn") &&
-          calls.has(record.call as number);
-        if (isInCall) return null;
-        return (
-          <li class={`record ${word(record.kind)}`} id={`record-${shown.session}-${word(record.seq)}`}>
-            <RecordView {...shown} record={record} results={results} spawns={spawns} nested={nested} />
-          </li>
-        );
-      })}
-    </ol>
-  );
+  const items: Child[] = [];
+  let firstSeq: number | undefined;
+  for (const record of records.toReversed()) {
+    // What belongs to a call stands inside it, where the call is on this page.
+    const isInCall = (record.kind === "result" || record.kind === "spawn") &&
+      calls.has(record.call as number);
+    if (isInCall) continue;
+    if (!shown.room.takeMarkup("record")) break;
+    // Rendered here and not when the page is: the newest take what room there is.
+    const item = html(
+      <li class={`record ${word(record.kind)}`} id={`record-${shown.session}-${word(record.seq)}`}>
+        <RecordView {...shown} record={record} results={results} spawns={spawns} nested={nested} />
+      </li>,
+    );
+    items.unshift(raw(item));
+    firstSeq = typeof record.seq === "number" ? record.seq : firstSeq;
+  }
+  return { node: <ol class="transcript">{items}</ol>, firstSeq };
 }
 
 interface InTranscript extends Shown {
@@ -341,7 +366,7 @@ function Assistant(shown: InTranscript) {
         </details>
       )}
       {content === "" ? null : <Preview {...shown} text={content} />}
-      {callsOf(record.calls).map((call) => <Call key={call.call} {...shown} call={call} />)}
+      <Calls {...shown} calls={callsOf(record.calls)} />
       <p class="cost">{costText(record)}</p>
     </>
   );
@@ -360,6 +385,24 @@ function callsOf(value: unknown): ModelCall[] {
       typeof one.arguments === "string"
       ? [{ call: one.call, name: one.name, arguments: one.arguments }]
       : []
+  );
+}
+
+function Calls({ calls, ...shown }: InTranscript & { calls: readonly ModelCall[] }) {
+  const nodes: Child[] = [];
+  for (const call of calls) {
+    if (!shown.room.takeMarkup("call")) break;
+    nodes.push(raw(html(<Call {...shown} call={call} />)));
+  }
+  return (
+    <>
+      {nodes}
+      {nodes.length === calls.length ? null : (
+        <p class="note">
+          <a href={recordPath(shown)}>{number(calls.length - nodes.length)} more calls</a>
+        </p>
+      )}
+    </>
   );
 }
 
@@ -416,14 +459,15 @@ function ResultState({ result }: { result: ShownRecord }) {
 function Spawned({ child, nested, ...shown }: InTranscript & { child: string }) {
   const { base } = shown.context;
   const inside = nested.get(child);
-  if (inside === undefined) {
+  if (inside === undefined || !shown.room.takeMarkup("child")) {
     return (
       <p class="note">
         child <SessionLink base={base} session={child} />
       </p>
     );
   }
-  const { row, records, before } = inside;
+  const { row, records } = inside;
+  const { node, firstSeq } = renderTranscript({ ...shown, session: child, records, nested: inside.nested });
   const isAtWork = row.status === "running" || row.status === "waiting";
   return (
     <details class="child" id={`child-${child}`} open={isAtWork}>
@@ -435,10 +479,10 @@ function Spawned({ child, nested, ...shown }: InTranscript & { child: string }) 
       </summary>
       <p class="note">
         <a href={`${base}/sessions/${child}`}>
-          {before === undefined ? "On a page of its own" : "Earlier records, on a page of its own"}
+          {firstSeq === 1 ? "On a page of its own" : "Earlier records, on a page of its own"}
         </a>
       </p>
-      <Transcript {...shown} session={child} records={records} nested={inside.nested} />
+      {node}
     </details>
   );
 }
@@ -447,7 +491,7 @@ function Spawned({ child, nested, ...shown }: InTranscript & { child: string }) 
 function Preview(
   { text, kind = "prose", room, ...shown }: InTranscript & { text: string; kind?: "prose" | "exact" },
 ) {
-  const first = room.take(text);
+  const first = room.takeText(text);
   return (
     <>
       <Block value={first} kind={kind} />

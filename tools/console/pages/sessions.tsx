@@ -1,7 +1,8 @@
 // *Sessions*: all of them as trees, those that changed last first, a page at a time.
 
+import type { Child } from "hono/jsx";
 import type { SessionListRow } from "../../../core/protocol/loop.ts";
-import { Cell, Empty, partOf } from "../layout.tsx";
+import { Cell, Empty, fitting, partOf } from "../layout.tsx";
 import { LabelChip, Line, number, Pager, percent, State, Time, type Times } from "../text.tsx";
 import { type Page, type PageContext, sectionPath } from "../view.ts";
 import { SessionLink } from "./now.tsx";
@@ -10,8 +11,8 @@ import { SessionLink } from "./now.tsx";
 const rootsShown = 25;
 const childrenShown = 6;
 const depthMax = 4;
-/** Rows of the whole page. */
-const rowsMax = 120;
+/** Bytes of all rows. */
+const rowsBytesMax = 85_000;
 
 export const sessionsPage: Page = {
   path: "/sessions",
@@ -20,10 +21,10 @@ export const sessionsPage: Page = {
   async load(context) {
     return {
       title: "Sessions",
-      parts: [
+      parts: await Promise.all([
         { id: "sessions-head", node: <h1>Sessions</h1> },
-        await partOf("sessions-list", () => list(context)),
-      ],
+        partOf("sessions-list", () => list(context)),
+      ]),
     };
   },
 };
@@ -35,14 +36,22 @@ async function list(context: PageContext) {
     parent: "",
     ...(query.after === undefined ? {} : { after: query.after }),
   });
-  const rows: TreeRow[] = [];
-  for (const root of page.sessions) await addTree(root, 0, rows, context);
-  if (rows.length === 0) return <Empty>No session yet. One begins with: deno task chat</Empty>;
+  if (page.sessions.length === 0) return <Empty>No session yet. One begins with: deno task chat</Empty>;
+  const trees = await Promise.all(page.sessions.map((root) => treeRows([root], context)));
+  const shown = fitting(
+    trees,
+    rowsBytesMax,
+    (tree) => (
+      <>{fitting(tree, rowsBytesMax, (row) => <SessionTableRow {...row} base={base} times={times} />)}</>
+    ),
+  );
+  // Where the page has no room for all, the next begins behind the last root that is shown.
+  const after = shown.length < trees.length ? page.sessions[shown.length - 1].session : page.after;
   return (
     <>
-      <SessionTable rows={rows} base={base} times={times} />
+      <SessionTable rows={shown} />
       <Pager
-        older={page.after === undefined ? undefined : `${base}${sectionPath("Sessions")}?after=${page.after}`}
+        older={after === undefined ? undefined : `${base}${sectionPath("Sessions")}?after=${after}`}
         newest={query.after === undefined ? undefined : `${base}${sectionPath("Sessions")}`}
         olderText="Earlier sessions"
       />
@@ -57,25 +66,23 @@ export interface TreeRow {
   readonly more: number;
 }
 
-/** The session and what is below it, depth first, as far as the page has room. */
-export async function addTree(
-  row: SessionListRow,
-  depth: number,
-  rows: TreeRow[],
+/** The sessions and what is below them, depth first, as far as the page has room. */
+export async function treeRows(
+  roots: readonly SessionListRow[],
   context: PageContext,
-): Promise<void> {
-  if (row.children === 0 || depth === depthMax || rows.length >= rowsMax) {
-    rows.push({ row, depth, more: row.children });
-    return;
-  }
-  const { sessions } = await context.sources.sessions({ limit: childrenShown, parent: row.session });
-  rows.push({ row, depth, more: Math.max(0, row.children - sessions.length) });
-  for (const child of sessions) await addTree(child, depth + 1, rows, context);
+  depth = 0,
+): Promise<TreeRow[]> {
+  const trees = await Promise.all(roots.map(async (row): Promise<TreeRow[]> => {
+    if (row.children === 0 || depth === depthMax) return [{ row, depth, more: row.children }];
+    const { sessions } = await context.sources.sessions({ limit: childrenShown, parent: row.session });
+    const more = Math.max(0, row.children - sessions.length);
+    return [{ row, depth, more }, ...await treeRows(sessions, context, depth + 1)];
+  }));
+  return trees.flat();
 }
 
-export function SessionTable(
-  { rows, base, times }: { rows: readonly TreeRow[]; base: string; times: Times },
-) {
+/** Rows are made one by one, so that whoever shows them can stop where a page is full. */
+export function SessionTable({ rows }: { rows: Child }) {
   return (
     <table class="tree">
       <thead>
@@ -90,45 +97,43 @@ export function SessionTable(
           <th scope="col">Last change</th>
         </tr>
       </thead>
-      <tbody>
-        {rows.map(({ row, depth, more }) => (
-          <tr class={`depth${Math.min(depth, 4)}`}>
-            <Cell name="Session" kind="wide">
-              <SessionLink base={base} session={row.session} />
-              <p class="title">
-                {row.title === "" ? "nothing said yet" : <Line value={row.title} charactersMax={100} />}
-                {more === 0 ? null : (
-                  <>
-                    {" "}
-                    <a href={`${base}/sessions/${row.session}`}>
-                      {more === 1 ? "1 more child" : `${number(more)} more children`}
-                    </a>
-                  </>
-                )}
-              </p>
-            </Cell>
-            <Cell name="State">{row.status === null ? "…" : <State word={row.status} />}</Cell>
-            <Cell name="Label">{row.summary === null ? "…" : <LabelChip label={row.summary.label} />}</Cell>
-            <Cell name="Slot" kind="number">{row.slot}</Cell>
-            <Cell name="Turns" kind="number">{row.summary === null ? "…" : number(row.summary.turns)}</Cell>
-            <Cell name="Prompt kept" kind="number">
-              {row.summary === null
-                ? "…"
-                : row.summary.cachedShare === null
-                ? "–"
-                : percent(row.summary.cachedShare)}
-            </Cell>
-            <Cell name="Tokens" kind="number">
-              {row.summary === null
-                ? "…"
-                : number(row.summary.usage.promptTokens + row.summary.usage.completionTokens)}
-            </Cell>
-            <Cell name="Last change">
-              <Time times={times} at={row.changed} />
-            </Cell>
-          </tr>
-        ))}
-      </tbody>
+      <tbody>{rows}</tbody>
     </table>
+  );
+}
+
+export function SessionTableRow({ row, depth, more, base, times }: TreeRow & { base: string; times: Times }) {
+  const { session, title, status, slot, summary, changed } = row;
+  const unread = "…";
+  return (
+    <tr class={`depth${Math.min(depth, 4)}`}>
+      <Cell name="Session" kind="wide">
+        <SessionLink base={base} session={session} />
+        <p class="title">
+          {title === "" ? "nothing said yet" : <Line value={title} charactersMax={100} />}
+          {more === 0 ? null : (
+            <>
+              {" "}
+              <a href={`${base}/sessions/${session}`}>
+                {more === 1 ? "1 more child" : `${number(more)} more children`}
+              </a>
+            </>
+          )}
+        </p>
+      </Cell>
+      <Cell name="State">{status === null ? unread : <State word={status} />}</Cell>
+      <Cell name="Label">{summary === null ? unread : <LabelChip label={summary.label} />}</Cell>
+      <Cell name="Slot" kind="number">{slot}</Cell>
+      <Cell name="Turns" kind="number">{summary === null ? unread : number(summary.turns)}</Cell>
+      <Cell name="Prompt kept" kind="number">
+        {summary === null ? unread : summary.cachedShare === null ? "–" : percent(summary.cachedShare)}
+      </Cell>
+      <Cell name="Tokens" kind="number">
+        {summary === null ? unread : number(summary.usage.promptTokens + summary.usage.completionTokens)}
+      </Cell>
+      <Cell name="Last change">
+        <Time times={times} at={changed} />
+      </Cell>
+    </tr>
   );
 }
