@@ -81,7 +81,9 @@ export class InferenceServer {
       return {
         kind: "too-few-slots",
         text:
-          `the inference server at ${this.config.url} has ${totalSlots} slots, and [slots] needs ${needed}: ` +
+          `the inference server at ${this.config.url} has ${totalSlots} slot${
+            totalSlots === 1 ? "" : "s"
+          }, and [slots] needs ${needed}: ` +
           `start it with -np ${needed} or more (${runbookPointer("inference-slots")})`,
       };
     }

@@ -215,12 +215,13 @@ function addCallPart(message: PartialMessage, part: unknown): void {
     throw new ModelFailure("model-error", "a tool call in the stream is no object", false);
   }
   const index = typeof part.index === "number" ? part.index : message.calls.length - 1;
-  if (
-    !Number.isInteger(index) || index < 0 || index > message.calls.length || index >= toolCallsPerMessageMax
-  ) {
+  if (!Number.isInteger(index) || index < 0 || index > message.calls.length) {
+    throw new ModelFailure("model-error", "a tool call in the stream is out of order", false);
+  }
+  if (index >= toolCallsPerMessageMax) {
     throw new ModelFailure(
       "model-error",
-      `a tool call in the stream is out of order, or one of more than ${toolCallsPerMessageMax}`,
+      `one message holds more than ${toolCallsPerMessageMax} tool calls`,
       false,
     );
   }

@@ -29,7 +29,7 @@ export async function probe(services: Services, signal: AbortSignal): Promise<Fi
       text: state.kind === "loading" ? `${server.config.url} is loading its model` : state.text,
       advice: state.kind === "loading"
         ? "wait for it"
-        : "start it with -np 3 --cache-ram 0 -b 512, or correct [inference] url",
+        : "start it with -np 3 -c 98304 --jinja --cache-ram 0 -b 512 -ub 512, or correct [inference] url",
     });
   }
   const brokerState = await broker.reachable();

@@ -29,7 +29,8 @@ export async function runChild(
     );
   }
   const resultChars = services.config.tools.resultChars;
-  const capped = capText(task, resultChars);
+  // The model wrote it, after whatever it had read: as the child's user text it must not pose as the template around it.
+  const capped = capText(neutralise(task), resultChars);
   let child: Session;
   if (await services.store.exists(id)) child = await services.store.get(id);
   else {

@@ -298,7 +298,7 @@ export async function endEarly(turn: Turn, failure: TurnFailure, services: Servi
     const call = session.unanswered[0];
     const tool = innerToolName(call);
     const result = await services.abandonChild(turn, call.call, failure) ??
-      toolError(failure.reason, `the turn ended before ${tool} did`);
+      toolError(failure.reason, `the turn ended before ${tool} did; what it had begun may still take effect`);
     await keepResult(call, { ...result, tool }, turn, services);
   }
   await session.append({

@@ -78,7 +78,9 @@ export const logPageAnswerSchema = z.strictObject({
   before: z.int().optional(),
 });
 
-export const turnRequestSchema = z.strictObject({ text: z.string().min(1) });
+export const turnRequestSchema = z.strictObject({
+  text: z.string().min(1, { error: "is empty; wanted a message" }),
+});
 
 export const turnCallSchema = z.strictObject({
   call: callIdSchema,

@@ -24,7 +24,7 @@ export function subagentTool(runChild: RunChild): Tool<{ task: string }> {
         additionalProperties: false,
       },
     },
-    argumentsSchema: z.strictObject({ task: z.string().min(1) }),
+    argumentsSchema: z.strictObject({ task: z.string().regex(/\S/, { error: "is blank" }) }),
     run: ({ task }, context) => runChild(task, context),
     resume: ({ task }, context) => runChild(task, context),
   };
