@@ -117,7 +117,9 @@ export function failureOf(context: Context, peer: Peer, error: unknown): unknown
   if (error.sent) {
     return new CommandFailure(
       exitCodes.failed,
-      `${peer} did not answer to its end; it may have acted: ${visibleLine(error.message, 300)}`,
+      `${peer} did not answer to its end; it may have acted, and an open turn goes on by itself when the role is back (bx log ID): ${
+        visibleLine(error.message, 300)
+      }`,
     );
   }
   return new CommandFailure(
