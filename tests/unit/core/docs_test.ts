@@ -8,7 +8,18 @@ const read = (path: string) => Deno.readTextFile(new URL(path, root));
 const pages = [
   "README.md",
   "CHANGELOG.md",
-  ...["design", "decisions", "egress", "runbook", "protocol", "style", "threats", "guide", "operations"].map((
+  ...[
+    "design",
+    "decisions",
+    "egress",
+    "runbook",
+    "protocol",
+    "style",
+    "threats",
+    "guide",
+    "operations",
+    "performance",
+  ].map((
     name,
   ) => `docs/${name}.md`),
 ];
