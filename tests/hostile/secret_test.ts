@@ -5,10 +5,9 @@ import { assert, assertEquals } from "@std/assert";
 import { Buffer } from "node:buffer";
 import { Bx } from "../../tools/demo/bx.ts";
 import { ownEnvironment } from "../../tools/launch/environment.ts";
-import type { Behaviour } from "../../tools/stubs/consult_behaviour.ts";
 import { startConsultEndpoint } from "../../tools/stubs/consult_endpoint.ts";
 import { startModelStub } from "../../tools/stubs/model.ts";
-import { allowAlways, brokerRig, consultSecret, decisions, readRecords } from "../support/broker_rig.ts";
+import { decisions, readRecords } from "../support/broker_rig.ts";
 import { tempHome } from "../support/temp_home.ts";
 import { startLauncher } from "./roles.ts";
 
@@ -158,30 +157,6 @@ Deno.test("F27 after consults answered, denied, refused with 401, timed out and 
   for (const { name, text } of formsOf(key)) assert(hits(new Map([[name, `x${text}y`]])).length > 0, name);
   const outcomes = decisions(await readRecords(paths.audit)).map(({ outcome, code }) => outcome ?? code);
   assertEquals(outcomes.sort(), ["ApprovalExpired", "NoGrant", "answered", "http", "timeout", "unknown"]);
-});
-
-Deno.test("F27 an endpoint that repeats the key in its answer or as its model's name is unusable, and the key is in no record; an answer beside it is read", async () => {
-  const repeating: Behaviour[] = [
-    { kind: "answer", content: `Your key is ${consultSecret}, is it not?` },
-    { kind: "answer", content: consultSecret },
-    { kind: "answer", content: "Four.", model: `m-${consultSecret}` },
-  ];
-  await using rig = await brokerRig({ grants: allowAlways });
-  for (const [at, behaviour] of repeating.entries()) {
-    rig.endpoint.setBehaviour(behaviour);
-    const answer = await rig.call("chat-a", at + 1);
-    assertEquals([answer.status, JSON.stringify(answer).includes(consultSecret)], ["error", false]);
-  }
-  rig.endpoint.setBehaviour({ kind: "answer", content: consultSecret.slice(0, -1) });
-  assertEquals((await rig.call("chat-a", 9)).status, "ok");
-  const records = await rig.records();
-  assertEquals(decisions(records).map(({ outcome }) => outcome), [
-    "unusable",
-    "unusable",
-    "unusable",
-    "answered",
-  ]);
-  assertEquals(JSON.stringify(records).includes(consultSecret), false);
 });
 
 function text(bytes: Uint8Array): string {

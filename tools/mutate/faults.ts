@@ -411,7 +411,7 @@ export const faults: readonly Fault[] = [
     file: "brokerd/reply.ts",
     find: "bearer.length >= bearerCharactersMin && text.includes(bearer)",
     replace: "bearer.length < 0 && text.includes(bearer)",
-    tests: ["tests/hostile/secret_test.ts"],
+    tests: ["tests/hostile/repeated_key_test.ts"],
   },
   {
     name: "an answer carries no mark of the outside",
