@@ -110,7 +110,6 @@ function parseQuestion(arguments_: unknown): { question: string } | { invalid: s
   const parsed = questionSchema.safeParse(arguments_);
   if (!parsed.success) return { invalid: "Wanted exactly {question}, a text, and no other key." };
   const { question } = parsed.data;
-  if (question.trim() === "") return { invalid: "The question is blank." };
   if (!question.isWellFormed()) return { invalid: "The question holds half of a character." };
   // loopd cuts long before; what is longer still is refused, never cut.
   if (utf8Length(question) > questionBytesMax) {
