@@ -125,6 +125,16 @@ export class Sources {
     return (await this.#keep("moment", "brokerd", "/v1/approvals", approvalsAnswerSchema)).approvals;
   }
 
+  /** One that waits. An answer that was kept may be older than the call, so where it does not name it brokerd is asked again. */
+  async approval(id: string): Promise<Approval | undefined> {
+    const known = (await this.approvals()).find((approval) => approval.id === id);
+    if (known !== undefined) return known;
+    const request = { method: "GET", path: "/v1/approvals" } as const;
+    return (await this.#ask("brokerd", request, approvalsAnswerSchema)).approvals.find((approval) =>
+      approval.id === id
+    );
+  }
+
   audit(query: AuditQuery) {
     return this.#keep("audit", "brokerd", `/v1/audit?${queryText(query)}`, auditPageSchema);
   }

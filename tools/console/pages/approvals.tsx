@@ -177,7 +177,7 @@ export const approvalPage: Page = {
   everyMs: 2_000,
   async load(context) {
     const { sources, params, query, base } = context;
-    const approval = (await sources.approvals()).find(({ id }) => id === params.id);
+    const approval = await sources.approval(params.id);
     if (approval === undefined) {
       const node = (
         <>
