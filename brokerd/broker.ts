@@ -1,6 +1,7 @@
 // brokerd put together, without its sockets: the log and what it says, the grants in force, the calls. It starts and stops them in the
 // one order that keeps the log true; what each does stands in its own file.
 
+import { sha256 } from "../core/audit/chain.ts";
 import type { BrokerdConfig } from "../core/config/brokerd_toml.ts";
 import { type Grant, loadGrants } from "../core/config/grants_toml.ts";
 import type { LoadedToml } from "../core/config/toml_file.ts";
@@ -66,7 +67,7 @@ export async function openBroker(options: BrokerOptions): Promise<Broker> {
   const recordConfig = () =>
     log.append({
       kind: "config",
-      grantsSha256: grants.sha256,
+      grantsSha256: sha256(grants.bytes),
       grants: grants.value.length,
       consultUrl: config.consult?.url,
       honchoUrl: config.honcho?.url,
@@ -88,7 +89,7 @@ export async function openBroker(options: BrokerOptions): Promise<Broker> {
     const now = new Set(loaded.value.map(grantContent));
     approvals.void(({ grant }) => !now.has(grantContent(grant)), "its grant was changed");
     await log.commit();
-    return { status: "ok", grants: loaded.value.length, grantsSha256: loaded.sha256 };
+    return { status: "ok", grants: loaded.value.length, grantsSha256: sha256(loaded.bytes) };
   };
 
   try {

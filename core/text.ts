@@ -47,7 +47,8 @@ function capped(text: string, charactersMax: number): string {
   return `${kept}\n${cutMarker(kept.length, text.length)}`;
 }
 
-const graphemes = new Intl.Segmenter("en", { granularity: "grapheme" });
+// Made at the first cut: the first use of `Intl` in a process loads its data, which would be a tenth of a role's start.
+let graphemes: Intl.Segmenter | undefined;
 /** A character longer than this (a stack of combining marks) is cut inside: it would otherwise take the whole cap with it. */
 const characterUnitsMax = 64;
 
@@ -56,6 +57,7 @@ function characterBoundary(text: string, at: number): number {
   const from = Math.max(0, at - characterUnitsMax);
   const start = isLowSurrogate(text, from) ? from + 1 : from;
   let boundary = start;
+  graphemes ??= new Intl.Segmenter("en", { granularity: "grapheme" });
   for (const { index } of graphemes.segment(text.slice(start, at + characterUnitsMax))) {
     if (start + index > at) break;
     boundary = start + index;

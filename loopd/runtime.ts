@@ -35,7 +35,7 @@ import { findTool } from "./toolset/find_tool.ts";
 import { memoryTool } from "./toolset/memory.ts";
 import { recallTool } from "./toolset/recall.ts";
 import { subagentTool } from "./toolset/subagent.ts";
-import { noTracer, spanTracer } from "./trace.ts";
+import { noTracer } from "./trace.ts";
 import { TraceFiles } from "./trace_file.ts";
 import type { Tool } from "./turn_types.ts";
 
@@ -63,7 +63,7 @@ const meetAgainMs = 250;
 
 export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
   const { paths, config, onFatal, clock = systemClock, onEvent = () => {} } = options;
-  const timeZone = config.clock.timeZone ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const timeZone = config.clock.timeZone ?? Temporal.Now.timeZoneId();
   const { main, background } = config.slots;
 
   const server = config.inference === undefined ? undefined : new InferenceServer({
@@ -89,7 +89,8 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
       onFailure: (text) => onEvent({ event: "trace-failed", text }),
     })
     : undefined;
-  const tracer = traceFiles === undefined ? noTracer : spanTracer({
+  // Loaded where it is wanted: most owners want no trace, and its hashing is a tenth of a start.
+  const tracer = traceFiles === undefined ? noTracer : (await import("./span_tracer.ts")).spanTracer({
     clock,
     turnOf: (session) => holds.get(session),
     isToolName: (name): boolean =>

@@ -219,11 +219,14 @@ function isSchedule(value: unknown): boolean {
   }
 }
 
-/** The zones that `Intl` knows, by which the clock will write its lines. */
+// Temporal would take a whole date with a zone behind it, too.
+const timeZoneName = /^(?:[A-Za-z][\w+/-]*|[+-]\d{2}(?::?\d{2})?)$/;
+
+/** The zones that Temporal knows, by which the clock will write its lines. */
 export function isTimeZone(value: unknown): boolean {
-  if (typeof value !== "string" || value === "") return false;
+  if (typeof value !== "string" || !timeZoneName.test(value)) return false;
   try {
-    new Intl.DateTimeFormat("en", { timeZone: value });
+    Temporal.Instant.fromEpochMilliseconds(0).toZonedDateTimeISO(value);
     return true;
   } catch {
     return false;

@@ -1,7 +1,6 @@
 // Loads one of the owner's TOML files: bounded read, parse, strict schema, and every fault at once with its line (K1).
 // Never prints a source line, a value that could be a secret, or the parser's own message, which quotes the text.
 
-import { createHash } from "node:crypto";
 import { parse } from "@std/toml";
 import { z } from "zod";
 import type { Fault } from "../errors.ts";
@@ -12,8 +11,8 @@ import { describeFound } from "./wanted.ts";
 
 export interface LoadedToml<T> {
   readonly value: T;
-  /** Of the file's bytes; of no bytes where the file is absent. */
-  readonly sha256: string;
+  /** The file's, for whoever records their hash; none where the file is absent. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
 }
 export interface FaultyToml {
   readonly faults: Fault[];
@@ -45,7 +44,7 @@ export function loadToml<T>(path: string, schema: z.ZodType<T>, options: TomlOpt
   }
   const result = schema.safeParse(document, { reportInput: true });
   if (!result.success) return { faults: schemaFaults(path, source, schema, result.error.issues), document };
-  return { value: result.data, sha256: createHash("sha256").update(read.bytes).digest("hex") };
+  return { value: result.data, bytes: read.bytes };
 }
 
 /** The value that the keys lead to in a parsed document, unchecked. */
@@ -56,7 +55,7 @@ export function tomlValue(document: unknown, ...keys: string[]): unknown {
 function readBounded(
   path: string,
   { absentIsEmpty }: TomlOptions,
-): { bytes: Uint8Array } | { faults: Fault[] } {
+): { bytes: Uint8Array<ArrayBuffer> } | { faults: Fault[] } {
   const fault = (text: string) => ({ faults: [{ file: path, text, runbook: "config-fault" as const }] });
   try {
     using file = Deno.openSync(path, { read: true });

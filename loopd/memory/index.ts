@@ -1,7 +1,6 @@
 // The full-text index behind `recall`: session logs and memory files in one SQLite FTS5 table (B6). It is derived: missing, behind or
 // damaged, it is rebuilt from the files, and no turn waits for it except the one that asks it something.
 
-import { createHash } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
 import { isSessionId, type SessionId } from "../../core/ids.ts";
 import { sessionLineBytesMax } from "../../core/limits.ts";
@@ -321,11 +320,16 @@ async function tailBefore(file: Deno.FsFile, position: number): Promise<string> 
 
 // The owner edits memory files anywhere in them, so all bytes count; session logs only ever grow, and their end tells enough.
 async function hashBefore(file: Deno.FsFile, position: number): Promise<string> {
-  const hash = createHash("sha256");
+  // Read by read, each with the hash so far: the platform's digest takes what it hashes at one go.
+  let hash = new Uint8Array();
   for (let at = 0; at < position; at += readBytes) {
-    hash.update(await readAt(file, at, Math.min(readBytes, position - at)));
+    const part = await readAt(file, at, Math.min(readBytes, position - at));
+    const chained = new Uint8Array(hash.length + part.length);
+    chained.set(hash);
+    chained.set(part, hash.length);
+    hash = new Uint8Array(await crypto.subtle.digest("SHA-256", chained));
   }
-  return hash.digest("hex");
+  return hash.toHex();
 }
 
 const sessionSource: SourceKind = { toItem: sessionItem, mark: tailBefore };

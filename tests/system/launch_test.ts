@@ -300,8 +300,8 @@ async function watch(
       changed.resolve();
       changed = Promise.withResolvers();
     },
-    load() {
-      const sound = loadFiles(paths, {});
+    async load() {
+      const sound = await loadFiles(paths, {});
       if ("faults" in sound) throw new Error("the home is not sound");
       return sound;
     },

@@ -96,7 +96,7 @@ async function main(args: string[]): Promise<number> {
     paths: homePaths(home),
     port,
     allowDecisions: values["allow-decisions"] ?? false,
-    timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+    timeZone: Temporal.Now.timeZoneId(),
     root: ownRoot,
   }, own);
 }

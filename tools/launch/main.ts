@@ -30,7 +30,7 @@ async function run({ home, json, own }: Given): Promise<number> {
 }
 
 function printLine(text: string): void {
-  console.log(`${new Date().toLocaleTimeString("en-GB")} ${text}`);
+  console.log(`${Temporal.Now.plainTimeISO().toString({ smallestUnit: "second" })} ${text}`);
 }
 
 /** One event as a person reads it. */

@@ -43,7 +43,7 @@ export interface SuperviseOptions {
   readonly clock: Clock;
   readonly onEvent: (event: LaunchEvent) => void;
   /** What the files say at each start of a role: a role that comes back has read them anew. */
-  readonly load: () => Sound;
+  readonly load: () => Promise<Sound>;
   /** Called for each process with its permission-audit file and arguments; what it returns is called when the process has ended. */
   readonly watchPermissionFile?: (path: string, argv: readonly string[]) => () => void;
 }
@@ -135,7 +135,7 @@ async function runOnce(
   onReady: () => void,
 ): Promise<number> {
   const { paths, root, clock, entries, inferenceUrl, timeZone } = options;
-  const { loopd, brokerd, hashes } = options.load();
+  const { loopd, brokerd, hashes } = await options.load();
   const time = timestamp(clock);
   const argv = roleArguments(role, {
     paths,

@@ -33,7 +33,7 @@ const noInferenceText =
 /** Both roles under supervision, or all that stands in the way. */
 export async function up(options: UpOptions): Promise<Supervisor | { faults: Fault[] }> {
   const { paths, own, inferenceUrl, entries, onEvent, root = ownRoot } = options;
-  const timeZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const timeZone = Temporal.Now.timeZoneId();
   const found = await preflight(paths, { inferenceUrl, timeZone, uid: Deno.uid() });
   if ("faults" in found) return found;
 
@@ -65,9 +65,9 @@ export async function up(options: UpOptions): Promise<Supervisor | { faults: Fau
         clock: systemClock,
         onFailure: (text) => onEvent({ event: "notice", text }),
       }),
-    load() {
+    async load() {
       // A file that was spoilt meanwhile is the role's own to refuse; its flags stay those that were sound.
-      const loaded = loadFiles(paths, { inferenceUrl });
+      const loaded = await loadFiles(paths, { inferenceUrl });
       if (!("faults" in loaded)) sound = loaded;
       return sound;
     },

@@ -168,8 +168,10 @@ const cases: { readonly [claim: string]: Case } = {
   },
   "a time zone is one that Intl knows": {
     file: "loopd",
-    accepted: ["clock.time_zone = 'Europe/Berlin'\n", "clock.time_zone = 'UTC'\n"],
-    refused: ["clock.time_zone = 'Europe/Nowhere'\n", "clock.time_zone = ''\n"],
+    accepted: ["Europe/Berlin", "UTC", "Etc/GMT+1", "+05:30"].map((zone) => `clock.time_zone = '${zone}'\n`),
+    refused: ["Europe/Nowhere", "", "2026-01-01T00:00[UTC]", "12:00Z"].map((zone) =>
+      `clock.time_zone = '${zone}'\n`
+    ),
     because: 'clock.time_zone: wanted a time zone such as "Europe/Berlin"; found ',
   },
   "B7 a max_taint is one of the classes": {
