@@ -15,7 +15,7 @@ import type { ModelCall, Timings } from "./session/record.ts";
 import type { Session } from "./session/session.ts";
 import { withSlot } from "./slot_lease.ts";
 import { type Lease, SlotQueueFull, SlotSilent } from "./slots.ts";
-import { describeIssues } from "./toolset/arguments.ts";
+import { describeIssues, parseArguments } from "./toolset/arguments.ts";
 import { resumeOrRun } from "./toolset/call_tool.ts";
 import { toolError } from "./toolset/results.ts";
 import { Cancelled, RoleStopping, type ToolResult, type Turn, TurnFailure } from "./turn_types.ts";
@@ -244,7 +244,7 @@ async function runCall(
       `no tool is named ${name} here; tools beyond the core ones run through call_tool`,
     );
   }
-  const parsed = tool.argumentsSchema.safeParse(parseJsonObject(call.arguments));
+  const parsed = parseArguments(tool, parseJsonObject(call.arguments));
   if (!parsed.success) {
     return toolError("invalid-arguments", `${call.name}: ${describeIssues(parsed.error, tool.definition)}`);
   }

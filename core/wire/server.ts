@@ -7,6 +7,7 @@ import type { z } from "zod";
 import { BugError, describeError, ProtocolError, UsageError } from "../errors.ts";
 import { parseJson } from "../json.ts";
 import { requestBodyBytesMax } from "../limits.ts";
+import { describeMisfit } from "../misfit.ts";
 import { errorAnswer } from "../protocol/common.ts";
 import { STATUS_CODE } from "@std/http";
 
@@ -49,7 +50,7 @@ export async function readJson<T>(c: Context, schema: z.ZodType<T>): Promise<T> 
 
 /** `value` as `schema` has it, or a ProtocolError that names each place that does not fit. */
 export function parseWith<T>(schema: z.ZodType<T>, value: unknown): T {
-  const result = schema.safeParse(value);
+  const result = schema.safeParse(value, { error: describeMisfit });
   if (result.success) return result.data;
   const issues = result.error.issues.slice(0, 5).map((issue) =>
     `${issue.path.join(".") || "body"}: ${issue.message}`

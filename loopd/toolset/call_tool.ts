@@ -3,7 +3,7 @@
 import { z } from "zod";
 import type { JsonObject } from "../../core/json.ts";
 import type { CallContext, Tool, ToolResult } from "../turn_types.ts";
-import { describeIssues } from "./arguments.ts";
+import { describeIssues, parseArguments } from "./arguments.ts";
 import type { ToolCatalog } from "./catalog.ts";
 import { toolError } from "./results.ts";
 
@@ -41,7 +41,7 @@ export function callTool(catalog: ToolCatalog, coreNames: readonly string[]): To
   ): Promise<ToolResult> {
     const tool = coreNames.includes(name) ? undefined : await catalog.find(name);
     if (tool === undefined) return { ...unknownTool(name), tool: shownName(name) };
-    const parsed = tool.argumentsSchema.safeParse(args);
+    const parsed = parseArguments(tool, args);
     if (!parsed.success) {
       return {
         ...toolError("invalid-arguments", `${name}: ${describeIssues(parsed.error, tool.definition)}`),
