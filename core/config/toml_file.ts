@@ -6,7 +6,7 @@ import { z } from "zod";
 import type { Fault } from "../errors.ts";
 import { isJsonObject } from "../json.ts";
 import { configFileBytesMax } from "../limits.ts";
-import { keyLines, keyPath } from "./toml_lines.ts";
+import { keyLines, keyPath, repeatedOn } from "./toml_lines.ts";
 import { describeFound } from "./wanted.ts";
 
 export interface LoadedToml<T> {
@@ -40,7 +40,7 @@ export function loadToml<T>(path: string, schema: z.ZodType<T>, options: TomlOpt
   try {
     document = parse(source);
   } catch (error) {
-    return { faults: [syntaxFault(path, error)] };
+    return { faults: [syntaxFault(path, source, error)] };
   }
   const result = schema.safeParse(document, { reportInput: true });
   if (!result.success) return { faults: schemaFaults(path, source, schema, result.error.issues), document };
@@ -81,8 +81,16 @@ function readBounded(
 }
 
 /** Line and column alone: both TOML parsers that may stand behind the import put source text into their messages. */
-function syntaxFault(path: string, error: unknown): Fault {
+function syntaxFault(path: string, source: string, error: unknown): Fault {
   const place = tomlErrorPlace(error);
+  const repeated = place && repeatedOn(source, place.line);
+  if (repeated !== undefined) {
+    const { key, isTable, firstLine } = repeated;
+    const text = isTable
+      ? `the table [${key}] stands twice, first on line ${firstLine}; write all its keys under one of them`
+      : `this key stands twice, first on line ${firstLine}; keep one of them`;
+    return { file: path, line: place?.line, text, runbook: "config-fault" };
+  }
   const column = place === undefined ? "" : ` at column ${place.column}`;
   return {
     file: path,

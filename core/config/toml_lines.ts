@@ -1,5 +1,5 @@
-// Where in a TOML text each key stands, so that a fault can name its line. Reads a text that the TOML parser has already accepted and
-// keeps keys and line numbers alone; never a value.
+// Where in a TOML text each key stands, so that a fault can name its line, and which stands twice. Reads a text that the TOML parser has
+// accepted, or has accepted up to a line; keeps keys and line numbers alone, never a value.
 
 /** `slots.main`, `grant[1].tool`: tables by name, elements of arrays from 1. */
 export type KeyPath = string;
@@ -22,6 +22,17 @@ export function keyLines(source: string): Map<KeyPath, number> {
   return new LineScanner(source).scan();
 }
 
+/** What stands on a line, where it stands on an earlier one already, in a text that is TOML up to there. */
+export interface Repeated {
+  readonly key: KeyPath;
+  readonly isTable: boolean;
+  readonly firstLine: number;
+}
+
+export function repeatedOn(source: string, line: number): Repeated | undefined {
+  return new LineScanner(source).repeatedOn(line);
+}
+
 class LineScanner {
   #at = 0;
   #line = 1;
@@ -38,6 +49,18 @@ class LineScanner {
       else this.#keyValue(table);
     }
     return this.#lines;
+  }
+
+  repeatedOn(line: number): Repeated | undefined {
+    let table: KeyPath = "";
+    for (this.#skipBlank(); !this.#ended() && this.#line <= line; this.#skipBlank()) {
+      const isTable = this.#peek() === "[";
+      const before = this.#line === line ? new Map(this.#lines) : undefined;
+      const key = isTable ? table = this.#header() : this.#keyValue(table);
+      const firstLine = before?.get(key);
+      if (firstLine !== undefined) return { key, isTable, firstLine };
+    }
+    return undefined;
   }
 
   #header(): KeyPath {
@@ -58,7 +81,7 @@ class LineScanner {
     return path;
   }
 
-  #keyValue(table: KeyPath): void {
+  #keyValue(table: KeyPath): KeyPath {
     const before = this.#at;
     let path = table;
     for (const key of this.#dottedKey()) {
@@ -69,6 +92,7 @@ class LineScanner {
     this.#value(path);
     // Whatever this scanner does not know must not hold it in place.
     if (this.#at === before) this.#advance(1);
+    return path;
   }
 
   #dottedKey(): string[] {

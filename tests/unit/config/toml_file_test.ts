@@ -114,6 +114,35 @@ Deno.test("K1 a text that is no TOML is answered with line and column, no source
     assertEquals(text.includes("local"), false);
   }));
 
+for (
+  const [what, loopd, wanted] of [
+    [
+      "a table",
+      "# slots\n[slots]\nmain = 0\n\n[clock]\n[slots]\nbackground = 1\n",
+      "loopd.toml:6: the table [slots] stands twice, first on line 2; write all its keys under one of them",
+    ],
+    [
+      "a table that the text ends with",
+      "[slots]\n[slots]",
+      "loopd.toml:2: the table [slots] stands twice, first on line 1; write all its keys under one of them",
+    ],
+    [
+      "a key",
+      "[slots]\nmain = 0\nbackground = 2\nmain = 1\n",
+      "loopd.toml:4: this key stands twice, first on line 2; keep one of them",
+    ],
+  ]
+) {
+  Deno.test(`K1 ${what} written twice is said to stand twice, and where it stood first`, () =>
+    withHome({ loopd }, (paths) => assertEquals(faultTexts(loadLoopdConfig(paths), paths.home), [wanted])));
+}
+
+Deno.test("K1 the same key in two tables, and a list of tables, are no repetition", () =>
+  withHome({
+    grants:
+      '[[grant]]\ntool = "consult"\nmax_taint = "private"\n[[grant]]\ntool = "consult"\nmax_taint = "public"\n',
+  }, (paths) => assertEquals(faultTexts(loadGrants(paths), paths.home), [])));
+
 Deno.test("F34 an absent loopd.toml says what writes one; absent brokerd.toml and grants.toml configure nothing", () =>
   withHome({}, (paths) => {
     assertEquals(faultTexts(loadLoopdConfig(paths), paths.home), [
