@@ -97,7 +97,10 @@ export interface HomeFaultOptions {
 
 /** What makes this home unfit. Wants a home already resolved (`resolveHome`). */
 export function homeFaults(home: string, options: HomeFaultOptions = {}): Fault[] {
-  return [...pathFaults(home), ...directoryFaults(home, options)];
+  const faults = pathFaults(home);
+  // A home that could not be made there either needs another path first.
+  if (faults.length > 0 && !exists(home)) return faults;
+  return [...faults, ...directoryFaults(home, options)];
 }
 
 /** Faults of the path alone, for a home that need not exist yet. */
@@ -125,6 +128,15 @@ export function pathFaults(home: string): Fault[] {
     });
   }
   return faults;
+}
+
+function exists(path: string): boolean {
+  try {
+    Deno.lstatSync(path);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function directoryFaults(home: string, { uid }: HomeFaultOptions): Fault[] {

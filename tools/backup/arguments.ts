@@ -73,7 +73,8 @@ function parse(word: BackupWord, words: readonly string[], { home, typedIn }: Ba
       refuse("holds a comma, where a permission flag would split; name another", directory);
     }
     if (inside) refuse(`lies in the home ${home}; a backup lies elsewhere`, directory);
-    const faults = word === "restore" ? pathFaults(home) : [];
+    // A home too long for its sockets cannot be run, and can be backed up; a comma would split the flag of either.
+    const faults = word === "restore" || home.includes(",") ? pathFaults(home) : [];
     if (faults.length > 0) throw new UsageError(faults);
     return {
       directory,

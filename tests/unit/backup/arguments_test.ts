@@ -51,7 +51,10 @@ Deno.test("F34 a command line of backup or restore that does not fit says what i
   assertStringIncludes(faultOf("restore", "a", "--with-secrets"), "Unknown option '--with-secrets'");
   assertStringIncludes(faultOf("backup", "a,b"), "/home/me/here/a,b: holds a comma");
   assertStringIncludes(faultOf("backup", "../.boxmaker/kept"), "lies in the home /home/me/.boxmaker");
-  assertStringIncludes(faultOf("restore", "a", "--home", `/${"x".repeat(100)}`), "is too long");
+  const long = `/${"x".repeat(100)}`;
+  assertStringIncludes(faultOf("restore", "a", "--home", long), "is too long");
+  assertStringIncludes(faultOf("backup", "a", "--home", "/b,c"), "/b,c: the home's path holds a comma");
+  assertEquals(flagsOf("backup", "a", "--home", long).program.slice(2, 4), ["--home", long]);
 });
 
 Deno.test("help of backup and restore, and every other command, is bxctl's", () => {

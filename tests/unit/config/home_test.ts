@@ -27,6 +27,20 @@ Deno.test("F34 a comma in the home's path is refused", () => {
   assertEquals(pathFaults("/a;b c"), []);
 });
 
+Deno.test("F34 a home that is absent and could not be made at its path is told what is wrong with the path alone", () => {
+  const texts = (home: string) => homeFaults(home).map(({ text }) => text);
+  const long = `/nowhere/${"h".repeat(120)}`;
+  for (const home of ["/nowhere/a,b", long]) {
+    assertEquals(
+      texts(home),
+      pathFaults(home).map(({ text }) => text),
+    );
+  }
+  assertEquals(texts("/nowhere/a"), [
+    "this home does not exist; make it with: deno task init --home /nowhere/a",
+  ]);
+});
+
 Deno.test("F34 a home that is absent, a file, open to others, another user's or behind a link is refused with what to run", async () => {
   const base = resolveHome(await Deno.makeTempDir({ prefix: "boxmaker-" }));
   try {
