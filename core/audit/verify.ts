@@ -47,7 +47,8 @@ export async function verifyAudit(dir: string, options: VerifyOptions = {}): Pro
     const heads = [
       { head: headFile, name: "head.json" },
       { head: options.head, name: "the head that was given" },
-    ].flatMap(({ head, name }) => head === undefined ? [] : [{ head, name }]);
+      // The head of an empty log, which every log goes on from, holds nothing against it.
+    ].flatMap(({ head, name }) => head === undefined || head.seq === 0 ? [] : [{ head, name }]);
     if (headFile === undefined) {
       walk.notes.push("There is no head.json: whether the end was cut off cannot be told from this folder.");
     }
@@ -65,6 +66,7 @@ export async function verifyAudit(dir: string, options: VerifyOptions = {}): Pro
     }
     return walk.judge(heads, options.head);
   } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return walk.verdict(20, `Could not run: there is no ${dir}.`);
     return walk.verdict(20, `Could not run on ${dir}: ${error instanceof Error ? error.message : error}`);
   }
 }

@@ -3,6 +3,7 @@
 
 import { readAudit } from "../../core/audit/read.ts";
 import type { AuditHead } from "../../core/audit/record.ts";
+import { firstPrev } from "../../core/audit/chain.ts";
 import { verifyAudit } from "../../core/audit/verify.ts";
 import { systemClock } from "../../core/clock.ts";
 import { describeError, exitCodes } from "../../core/errors.ts";
@@ -117,7 +118,7 @@ async function verify(context: Context, given: Given): Promise<number> {
   context.print(context.paint(verdict.exit === 0 ? "green" : "red", visibleLine(verdict.text)));
   for (const note of verdict.notes) context.print(visibleLine(note));
   if (verdict.last !== undefined) context.print(`head  ${verdict.last.seq}:${verdict.last.hash}`);
-  if (head === undefined && verdict.exit === 0) {
+  if ((head === undefined || head.seq === 0) && verdict.exit === 0) {
     context.print(context.paint(
       "dim",
       "Held against head.json only: a log that was rewritten whole shows with --head SEQ:HASH kept elsewhere.",
@@ -128,8 +129,9 @@ async function verify(context: Context, given: Given): Promise<number> {
 
 function headOf(given: string | undefined): AuditHead | undefined {
   if (given === undefined) return undefined;
-  const match = /^([1-9]\d{0,14}):([0-9a-f]{64})$/.exec(given);
-  if (match === null) {
+  const match = /^(0|[1-9]\d{0,14}):([0-9a-f]{64})$/.exec(given);
+  // An empty log's head has one form: anything else at 0 was never printed.
+  if (match === null || (match[1] === "0" && match[2] !== firstPrev)) {
     throw misfit("--head", given, "SEQ:HASH as bx audit head prints it, 64 characters of 0-9 and a-f");
   }
   return { seq: Number(match[1]), hash: match[2] };

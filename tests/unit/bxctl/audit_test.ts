@@ -122,6 +122,9 @@ Deno.test("F28 audit verify has an exit code for each state of the log", () =>
     assertEquals(sound.code, 0);
     assertStringIncludes(sound.stdout, `head  ${head.seq}:${head.hash}\n`);
     assertEquals((await verify("--head", `${head.seq}:${head.hash}`)).code, 0);
+    const againstEmpty = await verify("--head", `0:${"0".repeat(64)}`);
+    assertEquals(againstEmpty.code, 0);
+    assertStringIncludes(againstEmpty.stdout, "Held against head.json only");
 
     const flipped = lines.with(2, lines[2].replace("private", "Private"));
     await writeLog(dir, flipped);
@@ -147,7 +150,7 @@ Deno.test("F28 audit verify has an exit code for each state of the log", () =>
 for (
   const [words, wanted] of [
     [["verify", "--head", "6"], "SEQ:HASH"],
-    [["verify", "--head", `0:${"0".repeat(64)}`], "SEQ:HASH"],
+    [["verify", "--head", `0:${"0".repeat(63)}1`], "SEQ:HASH"],
     [["show", "--since", "yesterday"], "2026-12-01"],
     [["show", "--since", "2026-02-31"], "2026-12-01"],
     [["show", "--session", "Chat"], "a-z"],
