@@ -156,7 +156,7 @@ Deno.test("B10 B11 a conversation in a terminal: thinking folds, calls resolve i
 
     await terminal.type("/quit\r");
     assertEquals(await terminal.ended(), 0);
-    assertStringIncludes(screen.text, `left ${session}; go on with: bx chat ${session}`);
+    assertStringIncludes(screen.text, `left ${session}; go on with: deno task chat ${session}`);
     assertMatch(screen.raw, /[ ;]icanon [^]* echo /, "the terminal is given back as it was");
 
     // The same session in a terminal without colour, and in one that cannot be redrawn.

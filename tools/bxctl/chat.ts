@@ -95,7 +95,7 @@ class Chat {
       face.close();
       await this.#log.close();
     }
-    if (interactive) this.context.print(`\nleft ${this.session}; go on with: bx chat ${this.session}`);
+    if (interactive) this.context.print(`\nleft ${this.session}; go on with: deno task chat ${this.session}`);
     return this.#failed && !interactive ? exitCodes.failed : exitCodes.done;
   }
 

@@ -68,8 +68,11 @@ export function readRecord(record: LogRecord): ChatRecord | undefined {
         code: record.code === undefined ? undefined : textOf(record.code),
         label: labelSchema.safeParse(record.label).data,
       };
-    case "end":
-      return { kind: "end", status: textOf(record.status), reason: textOf(record.reason) };
+    case "end": {
+      // "cancelled" is both: what by is the reason then.
+      const reason = record.reason === record.status ? record.detail : record.reason;
+      return { kind: "end", status: textOf(record.status), reason: textOf(reason) };
+    }
     default:
       return undefined;
   }

@@ -51,7 +51,7 @@ const summaries: readonly { keys: readonly string[]; show(record: LogRecord): st
   { keys: ["child"], show: ({ child }) => `→ ${word(child)}` },
   { keys: ["status"], show: ({ status }) => word(status) },
   { keys: ["code"], show: ({ code }) => word(code) },
-  { keys: ["reason"], show: ({ reason }) => word(reason) },
+  { keys: ["reason"], show: ({ reason, status }) => reason === status ? "" : word(reason) },
   { keys: ["label"], show: ({ label }) => describe(label) },
   { keys: ["slot"], show: ({ slot }) => `slot ${word(slot)}` },
   { keys: ["timings"], show: ({ timings }) => describeTimings(timings) },

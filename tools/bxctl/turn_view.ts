@@ -85,8 +85,12 @@ export class TurnView {
 
 /** Why a turn did not complete, for standard error. */
 export function describeOutcome(outcome: TurnOutcome): string {
-  const reason = outcome.reason === undefined ? "" : `: ${visibleLine(outcome.reason, 600)}`;
-  return `the turn of ${outcome.session} ${
-    outcome.status === "failed" ? "failed" : "was cancelled"
-  }${reason}`;
+  const { session, status, reason } = outcome;
+  // A reason begins with its word, which the status has said already.
+  const prefix = `${status}: `;
+  if (status === "cancelled" && reason?.startsWith(prefix) === true) {
+    return `the turn of ${session} was cancelled ${visibleLine(reason.slice(prefix.length), 600)}`;
+  }
+  const why = reason === undefined ? "" : `: ${visibleLine(reason, 600)}`;
+  return `the turn of ${session} ${status === "failed" ? "failed" : "was cancelled"}${why}`;
 }

@@ -44,7 +44,7 @@ Deno.test("B11 chat on a terminal shows label and slot in the prompt, as the tur
     assertEquals(code, 0);
     assertEquals(
       stdout,
-      "chat-1; /help for help, /quit to leave\nchat-1 private · slot 0 › Four.\nchat-1 private, untrusted · slot 0 › \nleft chat-1; go on with: bx chat chat-1\n",
+      "chat-1; /help for help, /quit to leave\nchat-1 private · slot 0 › Four.\nchat-1 private, untrusted · slot 0 › \nleft chat-1; go on with: deno task chat chat-1\n",
     );
   }));
 
@@ -79,6 +79,20 @@ Deno.test("B11 chat ID on a terminal shows the last exchange, and after a turn w
       "chat-1 private · slot 0 › ",
     ]);
   }));
+
+for (
+  const [end, wanted] of [
+    [{ status: "cancelled", reason: "cancelled", detail: "by the owner" }, "cancelled: by the owner"],
+    [{ status: "failed", reason: "cut", detail: "the token limit" }, "failed: cut"],
+  ] as const
+) {
+  Deno.test(`B11 chat ID on a terminal says that the last turn was ${wanted}`, () =>
+    withRoles(async (fake) => {
+      serveChat(fake, { before: [exchange[1], { seq: 3, kind: "end", turn: 1, ...end }], during: [] });
+      const { stdout } = await bx(["chat", "chat-1", "--home", fake.home], { terminal: true, lines: [] });
+      assertEquals(stdout.split("\n").slice(1, 3), ["› 2+2?⟨U+001B⟩", wanted]);
+    }));
+}
 
 Deno.test("B11 chat on a terminal that cannot be redrawn takes a trailing backslash for another line; without one the line is sent as it is", () =>
   withRoles(async (fake) => {

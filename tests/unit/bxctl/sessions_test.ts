@@ -78,9 +78,10 @@ for (
   const [status, reason, wanted] of [
     ["failed", "model-error: 500", "bx: the turn of chat-1 failed: model-error: 500\n"],
     ["cancelled", undefined, "bx: the turn of chat-1 was cancelled\n"],
+    ["cancelled", "cancelled: by the owner", "bx: the turn of chat-1 was cancelled by the owner\n"],
   ] as const
 ) {
-  Deno.test(`B11 send exits 1 when the turn is ${status}, and prints no text as if it were an answer`, () =>
+  Deno.test(`B11 send exits 1 when the turn is ${status}${reason === undefined ? "" : ` (${reason})`}, and prints no text as if it were an answer`, () =>
     withRoles(async ({ home, loopd }) => {
       streamTurn(loopd, [["done", outcome("chat-1", { status, content: "", ...(reason && { reason }) })]]);
       assertEquals(await bx(["send", "chat-1", "hi", "--home", home]), {
@@ -261,6 +262,7 @@ Deno.test("S17 log shows a child's records safely, one JSON a line with --json",
       },
       { kind: "newer", time, thing: { a: 1 } },
       { kind: "end", time, turn: 1, status: "failed", reason: "empty" },
+      { kind: "end", time, turn: 2, status: "cancelled", reason: "cancelled", detail: "by the owner" },
     ];
     loopd.get("/v1/sessions/:id/log", (c) => c.json({ records }));
     assertEquals(
@@ -277,6 +279,8 @@ Deno.test("S17 log shows a child's records safely, one JSON a line with --json",
         "    denied",
         'T  newer  thing={"a":1}',
         "T  end  turn 1  failed  empty",
+        "T  end  turn 2  cancelled",
+        "    by the owner",
         "",
       ],
     );

@@ -300,7 +300,8 @@ function RecordView(shown: InTranscript) {
           <State word={word(record.status)} />
           {record.reason === undefined ? null : (
             <>
-              {word(record.reason)}: <Line value={textOf(record.detail)} />
+              {record.reason === record.status ? "" : `${word(record.reason)}: `}
+              <Line value={textOf(record.detail)} />
             </>
           )}
         </p>
