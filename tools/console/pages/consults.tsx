@@ -312,6 +312,7 @@ function fieldsOf(decision: ShownRecord, intent: ShownRecord | undefined): Field
 /** What a refused call lacked, in the words that brokerd recorded for the owner. */
 function wouldHaveTaken({ code, reason }: ShownRecord): string {
   const text = textOf(reason);
+  if (text === "the owner's decision") return "your approval; it was denied";
   if (code === "ApprovalDenied" || code === "ApprovalExpired") return `your approval: ${text}`;
   if (code === "invalid-arguments") return `other arguments: ${text}`;
   return text.replace(/^lacks /, "");
