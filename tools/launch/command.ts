@@ -91,6 +91,12 @@ export function takeDirectories(typed: readonly string[], own: OwnEnvironment) {
   return { home, directory, rest };
 }
 
+/** Whether this is a `doctor` for a person to read. */
+function asksDoctor(words: readonly string[]): boolean {
+  if (words.some((word) => ["--help", "-h", "--json"].includes(word))) return false;
+  return words.find((word) => !word.startsWith("-")) === "doctor";
+}
+
 function splitOption(text: string): [string, string | undefined] {
   const at = text.indexOf("=");
   return at === -1 || !text.startsWith("--") ? [text, undefined] : [text.slice(0, at), text.slice(at + 1)];
@@ -98,7 +104,17 @@ function splitOption(text: string): [string, string | undefined] {
 
 if (import.meta.main) {
   try {
-    Deno.exit(await runBx(Deno.args, { root: ownRoot, own: ownEnvironment() }));
+    const own = ownEnvironment();
+    const { home, rest } = takeDirectories(Deno.args, own);
+    if (asksDoctor(rest)) {
+      // A home whose path alone is unfit is refused here, once.
+      bxArguments(Deno.args, { root: ownRoot, own });
+      // Loads the schemas of the files, which no other command pays for.
+      const { homeCheck } = await import("./home_check.ts");
+      const lines = await homeCheck(homePaths(resolveHome(chooseHome({ flag: home, env: own }))));
+      for (const line of lines) console.log(line);
+    }
+    Deno.exit(await runBx(Deno.args, { root: ownRoot, own }));
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
     printFaults(error.faults);
