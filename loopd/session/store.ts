@@ -20,9 +20,16 @@ export interface SessionStoreOptions {
 /** Sessions kept open beyond those in use; each costs one file handle and its messages. */
 const idleOpenMax = 32;
 
+interface OpenSession {
+  readonly opening: Promise<Session>;
+  /** Once it is open. */
+  session?: Session;
+}
+
 export class SessionStore {
   #options: SessionStoreOptions;
-  #open = new Map<SessionId, Promise<Session>>();
+  /** Longest unused first. */
+  #open = new Map<SessionId, OpenSession>();
 
   constructor(options: SessionStoreOptions) {
     this.#options = options;
@@ -109,52 +116,54 @@ export class SessionStore {
 
   /** Closes sessions that nobody uses, longest unused first, down to a bound. `inUse` says which must stay. */
   async trim(inUse: (id: SessionId) => boolean): Promise<void> {
-    for (const [id, opening] of this.#open) {
-      if (this.#open.size <= idleOpenMax) return;
-      const session = await opening.catch(() => undefined);
-      // While it was waited for, another trim may have closed it.
-      if (session === undefined || this.#open.get(id) !== opening) continue;
-      if (inUse(id) || session.followed) continue;
+    const closing: Promise<void>[] = [];
+    // Chosen without waiting: between looking at a session and letting it go nobody can take it up.
+    for (const [id, { session }] of this.#open) {
+      if (this.#open.size <= idleOpenMax) break;
+      if (session === undefined || inUse(id) || session.followed) continue;
       this.#open.delete(id);
-      await session.close();
+      closing.push(session.close());
     }
+    await Promise.all(closing);
   }
 
   /** Closes one session, which nobody may be using. */
   async release(id: SessionId): Promise<void> {
-    const opening = this.#open.get(id);
+    const open = this.#open.get(id);
     this.#open.delete(id);
-    await opening?.then((session) => session.close(), () => {});
+    await open?.opening.then((session) => session.close(), () => {});
   }
 
   async close(): Promise<void> {
-    for (const opening of this.#open.values()) await opening.then((session) => session.close(), () => {});
+    for (const { opening } of this.#open.values()) await opening.then((session) => session.close(), () => {});
     this.#open.clear();
   }
 
   async #once(id: SessionId, open: () => Promise<Session>): Promise<Session> {
     const already = this.#open.get(id);
     if (already !== undefined) {
+      // Last used, last trimmed; before anything is waited for, so that it is not trimmed meanwhile.
+      this.#open.delete(id);
+      this.#open.set(id, already);
       // What another caller asked for may fail where this one does not: to create goes on where to get ends.
-      const session = await already.catch(() => undefined);
-      if (session !== undefined && !session.broken) {
-        // Last used, last trimmed.
-        this.#open.delete(id);
-        this.#open.set(id, already);
-        return session;
-      }
-      if (this.#open.get(id) === already) await this.release(id);
+      const session = already.session ?? await already.opening.catch(() => undefined);
+      const isStillOpen = this.#open.get(id) === already;
+      if (session !== undefined && !session.broken && isStillOpen) return session;
+      if (isStillOpen) await this.release(id);
       return await this.#once(id, open);
     }
-    const opening = open().then((session) => {
-      session.onAppend = () => this.#options.onAppend(id);
-      return session;
+    const entry: OpenSession = {
+      opening: open().then((session) => {
+        session.onAppend = () => this.#options.onAppend(id);
+        entry.session = session;
+        return session;
+      }),
+    };
+    this.#open.set(id, entry);
+    entry.opening.catch(() => {
+      if (this.#open.get(id) === entry) this.#open.delete(id);
     });
-    this.#open.set(id, opening);
-    opening.catch(() => {
-      if (this.#open.get(id) === opening) this.#open.delete(id);
-    });
-    return await opening;
+    return await entry.opening;
   }
 
   async #openExisting(id: SessionId): Promise<Session> {

@@ -178,6 +178,28 @@ Deno.test("B1 sessions that nobody uses are closed beyond a bound, those in use 
   unfollow?.();
 });
 
+Deno.test("B1 a session that is taken up while others are trimmed stays open, whichever came first", async () => {
+  await using home = await store();
+  const sessions = home.open();
+  const ids = Array.from({ length: 80 }, (_, at) => parseSessionId(`chat-${at}`));
+  for (const id of ids) await sessions.create(id, label);
+  const nobody = () => false;
+  const [first] = await Promise.all([sessions.get(ids[0]), sessions.trim(nobody)]);
+  await first.append({ kind: "repair", text: "written" });
+  for (const id of ids) await sessions.get(id);
+  const [, again] = await Promise.all([sessions.trim(nobody), sessions.get(ids[0]), sessions.trim(nobody)]);
+  await again.append({ kind: "repair", text: "written again" });
+  assertEquals(again.lastSeq, first.lastSeq + 1);
+  // As two who list all sessions at once do it.
+  const list = async () => {
+    for (const id of ids) {
+      await sessions.get(id);
+      await sessions.trim(nobody);
+    }
+  };
+  await Promise.all([list(), list(), list()]);
+});
+
 Deno.test("B1 a log is open to a start's look as long as its turn is, and only then", async () => {
   await using home = await store();
   const sessions = home.open();
