@@ -5,7 +5,7 @@ import { exitCodes } from "../../core/errors.ts";
 import type { SessionId } from "../../core/ids.ts";
 import { describeLabel, type Label } from "../../core/labels.ts";
 import type { SessionRow, TurnOutcome } from "../../core/protocol/loop.ts";
-import { ApprovalWatch } from "./chat_approvals.ts";
+import { ApprovalWatch, sayWhatWaits } from "./chat_approvals.ts";
 import { historyEntriesMax } from "./chat_editor.ts";
 import { type ChatFace, chatFace } from "./chat_face.ts";
 import { lastSeq, readLog, readRecord } from "./chat_log.ts";
@@ -203,7 +203,11 @@ class Chat {
     const turn = this.#face.beginTurn(this.#log, { fullThinking: this.#fullThinking });
     const watch = context.terminal.interactive
       ? new ApprovalWatch(context, session, this.#face).run(() => turn.waits, ending.signal)
-      : undefined;
+      : sayWhatWaits(context, session, {
+        waits: () => turn.waits,
+        say: (text) => context.warn(text),
+        signal: ending.signal,
+      });
     try {
       let outcome: TurnOutcome | undefined;
       for await (const event of turnEvents(context, session, text, this.#leaving.signal)) {

@@ -51,9 +51,7 @@ export class ApprovalWatch {
       if (!approvals.some(({ id }) => id === open.id)) open.gone.abort();
       return;
     }
-    const next = approvals.find(({ id, session, ancestors }) =>
-      !this.#seen.has(id) && (session === this.session || ancestors.includes(this.session))
-    );
+    const next = approvals.find((approval) => !this.#seen.has(approval.id) && isOf(approval, this.session));
     if (next === undefined) return;
     this.#seen.add(next.id);
     const gone = new AbortController();
@@ -96,6 +94,34 @@ export class ApprovalWatch {
       this.context.paint(decision === "approve" ? "green" : "red", `${word} ${visibleLine(id, 60)}`),
     );
   }
+}
+
+/** Where nobody is asked: says once of each call that waits how it is decided on. Never throws. */
+export async function sayWhatWaits(
+  context: Context,
+  session: SessionId,
+  { waits, say, signal }: { waits(): boolean; say(text: string): void; signal: AbortSignal },
+): Promise<void> {
+  const said = new Set<string>();
+  for (;;) {
+    await delay(systemClock, pollMs, signal).catch(() => {});
+    if (signal.aborted) return;
+    if (!waits()) continue;
+    for (const approval of await listApprovals(context, signal) ?? []) {
+      if (said.has(approval.id) || !isOf(approval, session)) continue;
+      said.add(approval.id);
+      const { id, tool } = approval;
+      say(
+        `${visibleLine(tool, 64)} of ${approval.session} waits for you: bx approvals show ${
+          visibleLine(id, 60)
+        }`,
+      );
+    }
+  }
+}
+
+function isOf({ session, ancestors }: Approval, root: SessionId): boolean {
+  return session === root || ancestors.includes(root);
 }
 
 /** `undefined` while brokerd does not answer. */

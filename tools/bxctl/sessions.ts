@@ -11,6 +11,7 @@ import {
   sessionsAnswerSchema,
   type Usage,
 } from "../../core/protocol/loop.ts";
+import { sayWhatWaits } from "./chat_approvals.ts";
 import { ask, doneSchema, followLog, logAnswerSchema, Refusal, turnEvents } from "./client.ts";
 import { type Command, CommandFailure, type Context, type Given, sessionOf } from "./command.ts";
 import { recordLines } from "./log_view.ts";
@@ -140,9 +141,20 @@ async function send(context: Context, given: Given): Promise<number> {
   const session = given.session();
   const text = await textOf(context, given.argument("text"));
   const stop = cancelOnInterrupt(context, session);
+  const ended = new AbortController();
+  const view = new TurnView(context);
+  let callRuns = false;
+  const said = sayWhatWaits(context, session, {
+    waits: () => callRuns,
+    say(waiting) {
+      view.freshLine();
+      context.warn(waiting);
+    },
+    signal: ended.signal,
+  });
   try {
-    const view = new TurnView(context);
     for await (const event of turnEvents(context, session, text)) {
+      callRuns = event.event === "call" || (callRuns && event.event !== "result");
       const outcome = view.show(event);
       if (outcome === undefined) continue;
       if (context.json) context.print(safeJson(outcome));
@@ -152,6 +164,8 @@ async function send(context: Context, given: Given): Promise<number> {
     return exitCodes.failed;
   } finally {
     stop();
+    ended.abort();
+    await said;
   }
 }
 

@@ -136,6 +136,24 @@ Deno.test("B10 a question whose approval was decided elsewhere goes away, and it
     assertEquals(decisions, []);
   }));
 
+for (
+  const [words, lines] of [[["send", "chat-1", "ask"], []], [["chat", "chat-1"], ["ask"]]] as const
+) {
+  Deno.test(`B10 ${words[0]} on a pipe says once how the call of a child that waits is decided on, and nothing of another session's`, () =>
+    withRoles(async (fake) => {
+      let looks = 0;
+      fake.brokerd.use("/v1/approvals", async (_, next) => {
+        await next();
+        looks++;
+        if (looks === 2) settle();
+      });
+      const { settle } = serveApproval(fake, "{}");
+      const { code, stdout, stderr } = await bx([...words, "--home", fake.home], { lines });
+      assertEquals([code, stdout], [0, "Four.\n"]);
+      assertEquals(stderr, "bx: consult of sub-chat-1-1 waits for you: bx approvals show a7\n");
+    }));
+}
+
 Deno.test("B11 a long paste is shown as its size and sent whole; a short one is shown as it is sent", () =>
   withRoles(async (fake) => {
     serveSession(fake);
