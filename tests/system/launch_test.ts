@@ -259,13 +259,9 @@ Deno.test("chat without a home makes one, talks with the practice model and says
   await writer.close();
   // Every process that it starts holds its standard error: output ends when the last of them has.
   const { code, out, err } = await outcomeOf(child);
-  assertEquals(code, 0);
-  // Standard output is the conversation's alone.
-  const [made, practice, ...more] = err.trimEnd().split("\n");
-  assertStringIncludes(made, "There was no home yet: made ");
-  assertStringIncludes(practice, "a practice model answers, not a real one");
-  assertEquals(more, []);
-  assertStringIncludes(out, "This is the practice model");
+  assertEquals([code, err], [0, ""]);
+  assertStringIncludes(out, "There was no home yet: made ");
+  assertStringIncludes(out, "a practice model answers, not a real one");
   assertStringIncludes(out, "ask the cloud: QUESTION");
 });
 

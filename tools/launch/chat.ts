@@ -46,7 +46,7 @@ async function main(args: string[]): Promise<number> {
   const supervisor = await up({ paths, own, inferenceUrl: practice?.url, onEvent: sayTrouble });
   if ("faults" in supervisor) throw new UsageError(supervisor.faults);
   if (practice !== undefined) {
-    console.error(
+    console.log(
       `loopd.toml names no [inference] url: a practice model answers, not a real one. Type "help" for what it knows.`,
     );
   }
@@ -75,7 +75,7 @@ async function existingHome(home: string): Promise<HomePaths> {
   }
   const made = await makeHome(home);
   if ("faults" in made) throw new UsageError(made.faults);
-  console.error(`There was no home yet: made ${made.paths.home} with commented files to edit.`);
+  console.log(`There was no home yet: made ${made.paths.home} with commented files to edit.`);
   return made.paths;
 }
 
