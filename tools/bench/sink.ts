@@ -1,6 +1,7 @@
 // A consult endpoint that answers at once, and what asking it costs whoever asks without a broker.
 
-import * as http from "node:http";
+import { fileURLToPath } from "node:url";
+import { linesOf } from "./lines.ts";
 
 export interface Sink extends AsyncDisposable {
   readonly url: string;
@@ -30,25 +31,35 @@ export function startSink(): Sink {
   };
 }
 
-/** Milliseconds of one POST on a connection of its own, as brokerd sends it. */
-export async function bareAsk(url: string, question: string): Promise<number> {
-  const body = JSON.stringify({
-    model: "big",
-    messages: [{ role: "user", content: question }],
-    temperature: 0.6,
-  });
-  const began = performance.now();
-  await new Promise<void>((resolve, reject) => {
-    const request = http.request(url, {
-      method: "POST",
-      agent: false,
-      headers: { "content-type": "application/json", "content-length": body.length, connection: "close" },
-    }, (reply) => {
-      reply.resume();
-      reply.on("end", resolve);
-    });
-    request.on("error", reject);
-    request.end(body);
-  });
-  return performance.now() - began;
+export interface BareAsker extends AsyncDisposable {
+  /** Milliseconds of one POST on a connection of its own, as brokerd sends it. */
+  ask(question: string): Promise<number>;
+}
+
+export function startBareAsker(url: string): BareAsker {
+  const child = new Deno.Command(Deno.execPath(), {
+    args: [
+      ...["run", "-q", "--no-prompt", "--cached-only", `--allow-net=${new URL(url).host}`],
+      fileURLToPath(new URL("./bare_ask_loop.ts", import.meta.url)),
+      url,
+    ],
+    stdin: "piped",
+    stdout: "piped",
+    stderr: "inherit",
+  }).spawn();
+  const questions = child.stdin.getWriter();
+  const answers = linesOf(child.stdout);
+  return {
+    async ask(question) {
+      await questions.write(new TextEncoder().encode(`${question}\n`));
+      const { done, value } = await answers.next();
+      if (done) throw new Error("the bare asker ended");
+      return Number(value);
+    },
+    async [Symbol.asyncDispose]() {
+      await questions.close();
+      await child.status;
+      await answers.return(undefined);
+    },
+  };
 }

@@ -6,7 +6,7 @@ import { median, ratio, sampled } from "./bench.ts";
 import { benchHome, type Roles, startRoles } from "./bench_home.ts";
 import { startFloor } from "./floor.ts";
 import { type ScriptedReply, type ScriptedServer, startScriptedServer } from "./scripted_server.ts";
-import { bareAsk, startSink } from "./sink.ts";
+import { startBareAsker, startSink } from "./sink.ts";
 
 /** Iterations in one turn: below [session] tool_iterations. */
 const iterations = 12;
@@ -19,7 +19,7 @@ export const toolIteration: Bench = {
     "message made durable, the call run, its result made durable, the next request sent. Loop and floor take turns against the same " +
     "scripted server in the same run, each conversation new. Bounded by two fsyncs, one connection and the model's speed; a brokered " +
     "call adds a hop to brokerd and one fsync there when it is denied, two and the consult itself when it is allowed. The sink's own time is " +
-    "what a bare POST to it takes, and is taken off.",
+    "what a bare POST from a process of its own takes, and is taken off.",
   run,
 };
 
@@ -27,6 +27,7 @@ async function run({ quick, progress }: Around): Promise<Findings> {
   const rounds = quick ? 8 : 40;
   await using server = startScriptedServer();
   await using sink = startSink();
+  await using asker = startBareAsker(sink.url);
   await using home = await benchHome(server.url, {
     brokerdToml: `[consult]\nurl = "${sink.url}"\nmodel = "big"\nsecret = "consult"\n`,
     grantsToml: `[[grant]]\ntool = "consult"\nmax_taint = "private"\nuntrusted = false\n`,
@@ -48,7 +49,7 @@ async function run({ quick, progress }: Around): Promise<Findings> {
       denied: await intervals(server, consult, () => converse(roles, "secret")),
       allowed: await intervals(server, consult, () => converse(roles)),
     };
-    for (let ask = 0; ask < iterations; ask++) asks.push(await bareAsk(sink.url, question));
+    for (let ask = 0; ask < iterations; ask++) asks.push(await asker.ask(question));
     // The first round warms up what is compiled while it runs.
     if (round === 0) continue;
     for (const [name, samples] of Object.entries(one)) taken[name].push(...samples);
