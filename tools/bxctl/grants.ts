@@ -55,7 +55,7 @@ export const grantCommands: readonly Command[] = [
     words: "approvals show",
     summary: "Show one waiting call: who asks, under which label, and the exact body that would leave",
     arguments: [approvalArgument],
-    example: "approvals show a-7",
+    example: "approvals show a7",
     async run(context, given) {
       const approval = await findApproval(context, given.argument("id"));
       if (context.json) context.print(safeJson(approval));
@@ -67,7 +67,7 @@ export const grantCommands: readonly Command[] = [
     summary: "Let one waiting call go, for these bytes and once",
     arguments: [approvalArgument],
     options: [bodyOption],
-    example: "approvals approve a-7",
+    example: "approvals approve a7",
     run: (context, given) => decide(context, given, "approve"),
   },
   {
@@ -75,7 +75,7 @@ export const grantCommands: readonly Command[] = [
     summary: "Refuse one waiting call",
     arguments: [approvalArgument],
     options: [bodyOption],
-    example: "approvals deny a-7",
+    example: "approvals deny a7",
     run: (context, given) => decide(context, given, "deny"),
   },
   {

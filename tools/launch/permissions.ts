@@ -11,6 +11,7 @@ import { type Given, runProgram } from "./program.ts";
 
 const help =
   `What each role was granted at its last start, what it used of that, and what it was refused, over its last 20 lives.
+A life under other flags (another address in a file, say) counts for what it was refused alone.
 
   deno task permissions [--home DIR] [--json]
 
@@ -100,7 +101,8 @@ async function* fileLines(path: string, from = 0): AsyncGenerator<string> {
 }
 
 function printReport({ role, time, launches, granted, denied, lostBytes }: RoleReport): void {
-  console.log(`${role}, started ${time}; checks of the last ${launches} launch${launches === 1 ? "" : "es"}`);
+  const lives = `the last ${launches} launch${launches === 1 ? "" : "es"}`;
+  console.log(`${role}, started ${time}; of ${lives}: uses under these very flags, and every refusal`);
   for (const { permission, value, count } of granted) {
     const use = count === 0 ? "granted, never used" : `granted, used ${count} times`;
     console.log(`  ${permission.padEnd(6)} ${use.padEnd(26)} ${value}`);
