@@ -116,9 +116,11 @@ export class BrokerClient {
     const session = turn.session;
     const signal = turn.tree.signal;
     turn.waitsFor = "broker";
+    let posting = false;
     try {
       if (this.#hello === undefined) await this.meet();
       await this.#announceFamily(session.id, session.label);
+      posting = true;
       return toResult(
         await this.#post({ session: session.id, call, tool, arguments: args, label: session.label }, signal),
         tool,
@@ -130,11 +132,14 @@ export class BrokerClient {
       }
       if (!(error instanceof PeerUnreachable)) throw error;
       this.#forgetBroker();
-      return error.sent ? toResult(await this.#askUntilDecided(session.id, call, signal), tool) : toolError(
-        "broker-unavailable",
-        "brokerd does not answer, so nothing was decided and nothing sent",
-        "broker-unavailable",
-      );
+      // A brokerd that went away before the call itself was on its way has acted on nothing.
+      return posting && error.sent
+        ? toResult(await this.#askUntilDecided(session.id, call, signal), tool)
+        : toolError(
+          "broker-unavailable",
+          "brokerd does not answer, so nothing was decided and nothing sent",
+          "broker-unavailable",
+        );
     } finally {
       turn.waitsFor = undefined;
     }

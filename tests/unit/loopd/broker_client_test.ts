@@ -34,6 +34,7 @@ async function client(options: { timeoutMs?: number } = {}) {
   });
   return {
     client,
+    socketPath,
     clock,
     labels,
     async broker(options: FakeBrokerOptions = {}): Promise<FakeBroker> {
@@ -150,6 +151,21 @@ Deno.test("K2 without a brokerd nothing is decided, and the model reads so with 
   assertEquals([result.status, result.code], ["error", "broker-unavailable"]);
   assertStringIncludes(result.text, "nothing sent");
   assertStringIncludes(result.text, "docs/runbook.md#broker-unavailable");
+});
+
+Deno.test("S8 a brokerd that goes away before the call itself is sent has acted on nothing, and the model reads so", async () => {
+  await using rig = await client();
+  const listener = Deno.listen({ transport: "unix", path: rig.socketPath });
+  const dropping = (async () => {
+    for await (const connection of listener) {
+      await connection.read(new Uint8Array(1_024));
+      connection.close();
+    }
+  })();
+  const result = await rig.client.callTool("consult", { question: "2+2?" }, context());
+  assertEquals([result.status, result.code], ["error", "broker-unavailable"]);
+  listener.close();
+  await dropping;
 });
 
 Deno.test("a brokerd that comes back is spoken to again, and told of the family again", async () => {
