@@ -17,8 +17,12 @@ export interface GeneratedLog {
   readonly segments: number;
 }
 
-/** `records` denied consults in an empty audit folder. */
-export async function writeAuditLog(dir: string, records: number): Promise<GeneratedLog> {
+/** `records` denied consults in an empty audit folder; `lastSegmentRecords` of them open a segment of their own. */
+export async function writeAuditLog(
+  dir: string,
+  records: number,
+  { lastSegmentRecords = 0 } = {},
+): Promise<GeneratedLog> {
   const body = JSON.stringify({
     model: "big",
     messages: [{ role: "user", content: "What is 2+2, one word." }],
@@ -70,7 +74,8 @@ export async function writeAuditLog(dir: string, records: number): Promise<Gener
   await begin(0);
   for (const session of sessions) await write({ kind: "label", session, label }, 0);
   for (let call = 0; call < records; call++) {
-    if (segmentBytes > auditSegmentBytesMax - 2_048) await begin(call);
+    const isLast = lastSegmentRecords > 0 && call > 0 && call === records - lastSegmentRecords;
+    if (isLast || segmentBytes > auditSegmentBytesMax - 2_048) await begin(call);
     await write({
       kind: "decision",
       session: sessions[call % sessions.length],
