@@ -19,7 +19,7 @@ import { STATUS_CODE } from "@std/http";
 import { protocolVersion } from "../core/protocol/common.ts";
 import { PeerUnreachable, requestJson } from "../core/wire/client.ts";
 import { interrupted, toolError } from "./toolset/results.ts";
-import { noTracer, type Tracer } from "./trace.ts";
+import { noTracer, type Tracer } from "./trace/tracer.ts";
 import type { CallContext, ToolResult } from "./turn_types.ts";
 
 export interface BrokerClientOptions {

@@ -6,12 +6,12 @@ import { describeError } from "../core/errors.ts";
 import type { SessionId } from "../core/ids.ts";
 import { capText, neutralise } from "../core/text.ts";
 import type { SaidRecord } from "./context/prompt.ts";
-import { requestMessage } from "./model.ts";
-import { ModelFailure } from "./model_failure.ts";
+import { requestMessage } from "./inference/model.ts";
+import { ModelFailure } from "./inference/model_failure.ts";
 import type { Compaction, Services } from "./services.ts";
 import type { Session } from "./session/session.ts";
-import type { Priority } from "./slots.ts";
-import { withSlot } from "./slot_lease.ts";
+import type { Priority } from "./slots/gate.ts";
+import { withSlot } from "./slots/lease.ts";
 import type { Turn } from "./turn_types.ts";
 
 /** Requests for one summary; each asks about half as much of the conversation as the one before. */

@@ -7,7 +7,7 @@ import type { TurnEvent, TurnOutcome } from "../core/protocol/loop.ts";
 import { STATUS_CODE } from "@std/http";
 import type { Services } from "./services.ts";
 import type { Session } from "./session/session.ts";
-import type { Priority } from "./slots.ts";
+import type { Priority } from "./slots/gate.ts";
 import { beginTurn, resumeTurn, turnOutcome } from "./turn.ts";
 import { Cancelled, RoleStopping, type Turn } from "./turn_types.ts";
 

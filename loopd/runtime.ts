@@ -13,7 +13,7 @@ import { BrokerClient } from "./broker_client.ts";
 import { Compactor } from "./compaction.ts";
 import { freezeBaseline } from "./context/baseline.ts";
 import { Holds } from "./holds.ts";
-import { InferenceServer } from "./inference_server.ts";
+import { InferenceServer } from "./inference/server.ts";
 import { MemoryFiles } from "./memory/memory_files.ts";
 import { MemoryIndex } from "./memory/index.ts";
 import { RootTurns } from "./root_turns.ts";
@@ -23,7 +23,7 @@ import { resumeOpenTurns } from "./recovery.ts";
 import { SessionStore } from "./session/store.ts";
 import { SessionList } from "./session_list.ts";
 import { Scheduler } from "./scheduler.ts";
-import { SlotGate } from "./slots.ts";
+import { SlotGate } from "./slots/gate.ts";
 import { abandonChild, runChild } from "./subagent.ts";
 import { ToolOutputs } from "./tool_outputs.ts";
 import { askMemoryTool } from "./toolset/ask_memory.ts";
@@ -35,8 +35,8 @@ import { findTool } from "./toolset/find_tool.ts";
 import { memoryTool } from "./toolset/memory.ts";
 import { recallTool } from "./toolset/recall.ts";
 import { subagentTool } from "./toolset/subagent.ts";
-import { noTracer } from "./trace.ts";
-import { TraceFiles } from "./trace_file.ts";
+import { noTracer } from "./trace/tracer.ts";
+import { TraceFiles } from "./trace/files.ts";
 import type { Tool } from "./turn_types.ts";
 
 export interface LoopdOptions {
@@ -90,7 +90,7 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
     })
     : undefined;
   // Loaded where it is wanted: most owners want no trace, and its hashing is a tenth of a start.
-  const tracer = traceFiles === undefined ? noTracer : (await import("./span_tracer.ts")).spanTracer({
+  const tracer = traceFiles === undefined ? noTracer : (await import("./trace/spans.ts")).spanTracer({
     clock,
     turnOf: (session) => holds.get(session),
     isToolName: (name): boolean =>

@@ -5,13 +5,13 @@ import type { LoopdConfig } from "../core/config/loopd_toml.ts";
 import type { CallId } from "../core/ids.ts";
 import type { BrokerClient } from "./broker_client.ts";
 import type { Holds } from "./holds.ts";
-import type { InferenceServer } from "./inference_server.ts";
+import type { InferenceServer } from "./inference/server.ts";
 import type { Session } from "./session/session.ts";
 import type { SessionStore } from "./session/store.ts";
-import type { SlotGate } from "./slots.ts";
+import type { SlotGate } from "./slots/gate.ts";
 import type { ToolCatalog } from "./toolset/catalog.ts";
 import type { CoreTools } from "./toolset/core_tools.ts";
-import type { Tracer } from "./trace.ts";
+import type { Tracer } from "./trace/tracer.ts";
 import type { ToolResult, Turn, TurnFailure } from "./turn_types.ts";
 
 /** How the turn loop meets compaction; compaction.ts does it. */

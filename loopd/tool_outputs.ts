@@ -6,10 +6,10 @@ import { join } from "node:path";
 import { describeError } from "../core/errors.ts";
 import type { CallId, SessionId } from "../core/ids.ts";
 import { capText, neutralise } from "../core/text.ts";
-import { requestMessage } from "./model.ts";
+import { requestMessage } from "./inference/model.ts";
 import type { OutputKeeper, Services } from "./services.ts";
 import type { Session } from "./session/session.ts";
-import { withSlot } from "./slot_lease.ts";
+import { withSlot } from "./slots/lease.ts";
 
 /** Outputs that wait for their short form; more are kept without one. */
 const waitingMax = 64;

@@ -7,7 +7,7 @@ import type { Label } from "../core/labels.ts";
 import type { TurnEvent } from "../core/protocol/loop.ts";
 import type { FailureReason } from "./session/record.ts";
 import type { Session } from "./session/session.ts";
-import type { Priority } from "./slots.ts";
+import type { Priority } from "./slots/gate.ts";
 
 /** What every session of one live turn shares, from the root down. */
 export interface TurnTree {

@@ -1,6 +1,6 @@
 // The core tools, in the one order in which every epoch lists them (S4), and their text as the model reads it.
 
-import { rawCallGrammar, type TagTokens } from "../raw_grammar.ts";
+import { rawCallGrammar, type TagTokens } from "../inference/raw_grammar.ts";
 import type { Tool, ToolDefinition } from "../turn_types.ts";
 
 export interface CoreTools {

@@ -2,8 +2,8 @@
 
 import { assertEquals, assertRejects } from "@std/assert";
 import type { InferenceConfig } from "../../../core/config/loopd_toml.ts";
-import { InferenceServer } from "../../../loopd/inference_server.ts";
-import { ModelFailure } from "../../../loopd/model_failure.ts";
+import { InferenceServer } from "../../../loopd/inference/server.ts";
+import { ModelFailure } from "../../../loopd/inference/model_failure.ts";
 import { fakeClock } from "../../support/fake_clock.ts";
 import { startModelStub } from "../../../tools/stubs/model.ts";
 

@@ -3,9 +3,9 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { type Clock, systemClock } from "../../../core/clock.ts";
 import { modelMessageCharactersMax, toolCallsPerMessageMax } from "../../../core/limits.ts";
-import { InferenceServer } from "../../../loopd/inference_server.ts";
-import { type ModelMessage, requestMessage } from "../../../loopd/model.ts";
-import { ModelFailure } from "../../../loopd/model_failure.ts";
+import { InferenceServer } from "../../../loopd/inference/server.ts";
+import { type ModelMessage, requestMessage } from "../../../loopd/inference/model.ts";
+import { ModelFailure } from "../../../loopd/inference/model_failure.ts";
 import type { FailureReason } from "../../../loopd/session/record.ts";
 import { type ModelStubOptions, startModelStub } from "../../../tools/stubs/model.ts";
 import type { Reply } from "../../../tools/stubs/model_script.ts";

@@ -2,7 +2,7 @@
 // second never runs.
 
 import { assert, assertEquals } from "@std/assert";
-import { RawReply } from "../../../loopd/raw_reply.ts";
+import { RawReply } from "../../../loopd/inference/raw_reply.ts";
 import { callsTool, says, startLoopdRig } from "../../support/loopd_rig.ts";
 import { recordsOf, resultsOf } from "../../support/transcript.ts";
 

@@ -6,8 +6,8 @@ import { parseSessionId } from "../../../core/ids.ts";
 import { type SlotHistoryAnswer, slotHistoryAnswerSchema } from "../../../core/protocol/loop.ts";
 import { slotHistoryMs, slotSpansMax } from "../../../core/limits.ts";
 import { requestJson } from "../../../core/wire/client.ts";
-import { SlotHistory } from "../../../loopd/slot_history.ts";
-import { SlotGate } from "../../../loopd/slots.ts";
+import { SlotHistory } from "../../../loopd/slots/history.ts";
+import { SlotGate } from "../../../loopd/slots/gate.ts";
 import { fakeClock } from "../../support/fake_clock.ts";
 import { callsTool, type LoopdRig, says, startLoopdRig } from "../../support/loopd_rig.ts";
 

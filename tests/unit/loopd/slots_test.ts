@@ -11,7 +11,7 @@ import {
   SlotGate,
   SlotQueueFull,
   SlotSilent,
-} from "../../../loopd/slots.ts";
+} from "../../../loopd/slots/gate.ts";
 import { fakeClock } from "../../support/fake_clock.ts";
 
 const livenessMs = 1_000;

@@ -1,7 +1,7 @@
 // The spans of real turns: what nests in what, which numbers they carry, and that no text of anybody stands in them.
 
 import { assert, assertEquals } from "@std/assert";
-import { noTracer } from "../../../loopd/trace.ts";
+import { noTracer } from "../../../loopd/trace/tracer.ts";
 import { calls, callsTool, type LoopdRig, says, startLoopdRig } from "../../support/loopd_rig.ts";
 import { type Reply, scripted } from "../../../tools/stubs/model_script.ts";
 import { contentText } from "../../../tools/stubs/model_template.ts";

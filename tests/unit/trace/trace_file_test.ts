@@ -1,8 +1,8 @@
 // The files of spans: bounded in size and number, never in a turn's way, and whole lines whatever ended the process before.
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import type { Span } from "../../../loopd/trace.ts";
-import { TraceFiles, type TraceFilesOptions } from "../../../loopd/trace_file.ts";
+import type { Span } from "../../../loopd/trace/tracer.ts";
+import { TraceFiles, type TraceFilesOptions } from "../../../loopd/trace/files.ts";
 import { fakeClock } from "../../support/fake_clock.ts";
 
 const span: Span = {

@@ -1,10 +1,10 @@
 // Who held which slot in the last hour: a bounded list in memory, written by the gate alone and lost with the process. For the owner to
 // look at; nothing decides by it.
 
-import { type Clock, timestamp } from "../core/clock.ts";
-import type { SessionId } from "../core/ids.ts";
-import { slotHistoryMs, slotSpansMax } from "../core/limits.ts";
-import type { SlotSpan } from "../core/protocol/loop.ts";
+import { type Clock, timestamp } from "../../core/clock.ts";
+import type { SessionId } from "../../core/ids.ts";
+import { slotHistoryMs, slotSpansMax } from "../../core/limits.ts";
+import type { SlotSpan } from "../../core/protocol/loop.ts";
 
 /** What one request found of its session's prefix on the slot, in tokens. */
 export interface KeptPrefix {

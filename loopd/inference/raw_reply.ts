@@ -2,7 +2,7 @@
 // With raw history this process reads the calls itself, since sending the text back as it was written is what keeps a prefix exact (facts 2b).
 // With structured history it catches the call that a server left in plain text (F20).
 
-import { isJsonObject, parseJsonObject } from "../core/json.ts";
+import { isJsonObject, parseJsonObject } from "../../core/json.ts";
 
 export interface ReplyParts {
   onContent(text: string): void;

@@ -1,9 +1,9 @@
 // Whether a model's template renders raw history verbatim, asked of the server without inference (`/apply-template`, facts 2b): the prompt with
 // the reply and its result appended must begin with the earlier prompt followed by the reply's own text.
 
-import { isJsonObject } from "../core/json.ts";
+import { isJsonObject } from "../../core/json.ts";
 import type { TagTokens } from "./raw_grammar.ts";
-import type { HistoryMode } from "./session/record.ts";
+import type { HistoryMode } from "../session/record.ts";
 
 export interface HistoryFinding {
   readonly mode: HistoryMode;

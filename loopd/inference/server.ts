@@ -1,11 +1,11 @@
 // The inference server as a place: its address, whether it answers, how many slots it has, and whether a slot is idle.
 // model.ts sends the requests; nothing here knows what a message is.
 
-import { type Clock, DeadlineOver, delay, withDeadline } from "../core/clock.ts";
-import type { InferenceConfig } from "../core/config/loopd_toml.ts";
-import { isJsonObject, parseJson } from "../core/json.ts";
-import { drainPollMs } from "../core/limits.ts";
-import { runbookPointer } from "../core/runbook.ts";
+import { type Clock, DeadlineOver, delay, withDeadline } from "../../core/clock.ts";
+import type { InferenceConfig } from "../../core/config/loopd_toml.ts";
+import { isJsonObject, parseJson } from "../../core/json.ts";
+import { drainPollMs } from "../../core/limits.ts";
+import { runbookPointer } from "../../core/runbook.ts";
 import { type HistoryFinding, probeHistory, promptOf } from "./history_probe.ts";
 import { ModelFailure, plain } from "./model_failure.ts";
 import type { TagTokens } from "./raw_grammar.ts";

@@ -1,7 +1,7 @@
 // One request under one lease: the slot is given back in every way out, as settled only where the server said that it had finished.
 
-import { ModelFailure } from "./model_failure.ts";
-import type { Lease, SlotGate, SlotRequest } from "./slots.ts";
+import { ModelFailure } from "../inference/model_failure.ts";
+import type { Lease, SlotGate, SlotRequest } from "./gate.ts";
 
 export async function withSlot<T>(
   gate: SlotGate,

@@ -3,11 +3,11 @@
 // next line, and a disk that does not take them is told once and costs spans, never a turn.
 
 import { join } from "node:path";
-import type { Clock } from "../core/clock.ts";
-import { describeError } from "../core/errors.ts";
-import { formatVersions } from "../core/format_versions.ts";
-import { traceFileBytesMax, traceFilesMax } from "../core/limits.ts";
-import type { Span } from "./trace.ts";
+import type { Clock } from "../../core/clock.ts";
+import { describeError } from "../../core/errors.ts";
+import { formatVersions } from "../../core/format_versions.ts";
+import { traceFileBytesMax, traceFilesMax } from "../../core/limits.ts";
+import type { Span } from "./tracer.ts";
 
 export interface TraceFilesOptions {
   readonly directory: string;

@@ -1,17 +1,17 @@
 // Spans of what loopd does: turn, inference, call, and what brokerd was asked for. Times, ids, numbers, labels and words of our own; never a
-// text that a person, a model or a peer wrote, not even the name of a tool that does not exist. trace_file.ts writes them.
+// text that a person, a model or a peer wrote, not even the name of a tool that does not exist. files.ts writes them.
 //
 // A call's and a turn's span ids follow from the log, so a child finds its parent's span without being handed it, and a turn that a restart
 // cut has one span in all, from its first moment on.
 
 import { createHash, randomBytes } from "node:crypto";
-import type { Clock } from "../core/clock.ts";
-import { type CallId, parentSessionId, type SessionId, sessionKind } from "../core/ids.ts";
-import type { Label } from "../core/labels.ts";
-import type { ModelMessage } from "./model.ts";
-import { ModelFailure } from "./model_failure.ts";
-import { Cancelled, RoleStopping, type ToolResult, type Turn, TurnFailure } from "./turn_types.ts";
-import type { Span, Tracer } from "./trace.ts";
+import type { Clock } from "../../core/clock.ts";
+import { type CallId, parentSessionId, type SessionId, sessionKind } from "../../core/ids.ts";
+import type { Label } from "../../core/labels.ts";
+import type { ModelMessage } from "../inference/model.ts";
+import { ModelFailure } from "../inference/model_failure.ts";
+import { Cancelled, RoleStopping, type ToolResult, type Turn, TurnFailure } from "../turn_types.ts";
+import type { Span, Tracer } from "./tracer.ts";
 
 export interface TracerFacts {
   readonly clock: Clock;

@@ -1,15 +1,15 @@
 // One request to the inference server: the stream read to its end mark, the message it holds, or the typed reason why there is none.
 // It decides nothing about turns and never repeats a request; a message it returns is complete and its tool calls are well formed.
 
-import type { Clock } from "../core/clock.ts";
-import { BugError } from "../core/errors.ts";
-import { isJsonObject, type JsonObject, parseJson, parseJsonObject } from "../core/json.ts";
-import { modelMessageCharactersMax, toolCallsPerMessageMax } from "../core/limits.ts";
-import { eventStreamParser } from "../core/wire/event_stream.ts";
-import type { InferenceServer } from "./inference_server.ts";
+import type { Clock } from "../../core/clock.ts";
+import { BugError } from "../../core/errors.ts";
+import { isJsonObject, type JsonObject, parseJson, parseJsonObject } from "../../core/json.ts";
+import { modelMessageCharactersMax, toolCallsPerMessageMax } from "../../core/limits.ts";
+import { eventStreamParser } from "../../core/wire/event_stream.ts";
+import type { InferenceServer } from "./server.ts";
 import { ModelFailure, plain } from "./model_failure.ts";
 import { RawReply } from "./raw_reply.ts";
-import type { Timings } from "./session/record.ts";
+import type { Timings } from "../session/record.ts";
 
 export interface ModelRequest {
   /** The inside of the `messages` array, and the `tools` array where there is one, as JSON text. */

@@ -1,6 +1,6 @@
 // Why no message came of a request, as a turn will name it. The text is fit to show: a server's words are shortened and made printable.
 
-import type { FailureReason } from "./session/record.ts";
+import type { FailureReason } from "../session/record.ts";
 
 /** No message came of the request. `settled`: the server ended the request itself, so its slot is idle. */
 export class ModelFailure extends Error {

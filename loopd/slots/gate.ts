@@ -2,11 +2,11 @@
 // The server's own queue is never used: a request posted to a busy slot can corrupt the stream that runs there (facts 2.2), and a cancelled
 // queued request still runs (facts 2.3). It sends nothing itself; who holds a lease sends.
 
-import type { Clock } from "../core/clock.ts";
-import { assertOurs } from "../core/errors.ts";
-import type { SessionId } from "../core/ids.ts";
-import { slotQueueMax } from "../core/limits.ts";
-import { type KeptPrefix, SlotHistory } from "./slot_history.ts";
+import type { Clock } from "../../core/clock.ts";
+import { assertOurs } from "../../core/errors.ts";
+import type { SessionId } from "../../core/ids.ts";
+import { slotQueueMax } from "../../core/limits.ts";
+import { type KeptPrefix, SlotHistory } from "./history.ts";
 
 /** Rank on a contended slot, best first (S10). `live` stands alone on the main slot. */
 export const priorities = [

@@ -1,13 +1,13 @@
-// What loopd tells a trace of its work: the span, the tracer, and the tracer that does nothing. span_tracer.ts makes the spans, and is loaded
+// What loopd tells a trace of its work: the span, the tracer, and the tracer that does nothing. spans.ts makes the spans, and is loaded
 // only where the owner asks for them.
 
-import type { ModelMessage } from "./model.ts";
-import type { ModelCall } from "./session/record.ts";
-import type { Session } from "./session/session.ts";
-import type { Lease } from "./slots.ts";
-import type { CallContext, ToolResult, Turn } from "./turn_types.ts";
+import type { ModelMessage } from "../inference/model.ts";
+import type { ModelCall } from "../session/record.ts";
+import type { Session } from "../session/session.ts";
+import type { Lease } from "../slots/gate.ts";
+import type { CallContext, ToolResult, Turn } from "../turn_types.ts";
 
-/** One finished span, as trace_file.ts writes it. */
+/** One finished span, as files.ts writes it. */
 export interface Span {
   readonly traceId: string;
   readonly spanId: string;
