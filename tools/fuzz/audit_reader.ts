@@ -62,7 +62,7 @@ async function readAll(
   } catch (error) {
     findings.add(`an audit reader threw ${error}`, shown);
   }
-  if (performance.now() - began > readMsMax) findings.add("an audit reader lingered", shown);
+  if (performance.now() - began > readMsMax) findings.addLate("an audit reader lingered", shown, began);
 }
 
 /** A sound log of some segments with its head. */

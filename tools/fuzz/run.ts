@@ -51,7 +51,7 @@ export async function fuzz(
   { seed, milliseconds, signal, onProgress = () => {} }: FuzzOptions,
 ): Promise<FuzzReport> {
   const random = new Random(seed);
-  const findings = new Findings();
+  using findings = new Findings();
   const arrived = new Map<string, number>();
   const behave = random.fork();
   await using endpoint = await startConsultEndpoint({

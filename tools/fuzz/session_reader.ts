@@ -66,13 +66,17 @@ async function ask(
     `${body === undefined ? "GET" : "POST"} ${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n` +
       `content-length: ${content.length}\r\n\r\n${content}`,
   );
+  const began = performance.now();
   try {
     const { text, late } = await exchange(paths.loopSocket, request, {
       timeoutMs: answerMsMax,
       halfClose: false,
     });
     const answer = firstAnswer(text);
-    if (late || answer === undefined) {
+    if (late) {
+      return findings.addLate(`${order} of a spoilt session was not answered in time`, tail(bytes), began);
+    }
+    if (answer === undefined) {
       return findings.add(`${order} of a spoilt session was not answered`, tail(bytes));
     }
     findings.count(`session ${order}: HTTP ${answer.status}`);

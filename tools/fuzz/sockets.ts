@@ -31,6 +31,7 @@ export async function fuzzSockets(
     const request = kind === "content" ? spoilContent(sound, random) : sound;
     const bytes = kind === "bytes" ? spoil(encodeRequest(sound), random) : encodeRequest(request);
     findings.count(`${sound.socket}.sock ${kind}`);
+    const began = performance.now();
     try {
       if (kind === "bytes") {
         const { text } = await exchange(socketPath[sound.socket], bytes, {
@@ -44,7 +45,7 @@ export async function fuzzSockets(
           halfClose: false,
           until: request.stream === "left" ? isStream : undefined,
         });
-        judge(request, { text, late, bytes, isSound: kind === "sound" }, findings);
+        judge(request, { text, late, bytes, isSound: kind === "sound", began }, findings);
       }
     } catch (error) {
       findings.add(`${sound.socket}.sock could not be reached: ${error}`, bytes);
@@ -60,10 +61,16 @@ function isStream(text: string): boolean {
 
 function judge(
   request: Request,
-  { text, late, bytes, isSound }: { text: string; late: boolean; bytes: Uint8Array; isSound: boolean },
+  { text, late, bytes, isSound, began }: {
+    text: string;
+    late: boolean;
+    bytes: Uint8Array;
+    isSound: boolean;
+    began: number;
+  },
   findings: Findings,
 ): void {
-  if (late) return findings.add(`no whole answer within ${answerMsMax} ms`, bytes);
+  if (late) return findings.addLate(`no whole answer within ${answerMsMax} ms`, bytes, began);
   const answer = firstAnswer(text);
   if (answer === undefined) {
     return findings.add(`no HTTP answer but ${JSON.stringify(text.slice(0, 80))}`, bytes);
