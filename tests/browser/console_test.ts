@@ -328,6 +328,9 @@ Deno.test("the console lets in whoever has the printed address, once, and nobody
   const base = /Path=([^;]+)/.exec(cookieText)?.[1] ?? "";
   const page = await ask(origin, `${base}/now`, { headers: { cookie } });
   assertEquals(page.status, 200);
+  // Nothing of the owner's is kept by the browser; style and script, which are the same for everybody, are.
+  const [styled] = /\/console\.css\?[a-z0-9]+/.exec(page.body) ?? [""];
+  assertEquals((await ask(origin, styled)).headers["cache-control"], "private, max-age=86400");
   for (const [name, value] of Object.entries(wantedHeaders)) {
     assertEquals([name, page.headers[name]], [name, value]);
   }

@@ -11,6 +11,9 @@ import { type Part, type Section, sectionPath, sections, type View } from "./vie
 
 export const assetPaths = { style: "/console.css", script: "/console.js", icon: "/icon.svg" } as const;
 
+/** Asks for this console's own, whatever a browser kept of one that ran here before. */
+const assetVersion = Date.now().toString(36);
+
 export function html(node: Child): string {
   return String(<>{node}</>);
 }
@@ -107,10 +110,10 @@ function Head({ title, script = false, next }: { title: string; script?: boolean
       <title>{title}</title>
       <meta name="viewport" content="width=device-width, initial-scale=1" />
       <meta name="color-scheme" content="light dark" />
-      <link rel="icon" href={assetPaths.icon} type="image/svg+xml" />
-      <link rel="stylesheet" href={assetPaths.style} />
+      <link rel="icon" href={`${assetPaths.icon}?${assetVersion}`} type="image/svg+xml" />
+      <link rel="stylesheet" href={`${assetPaths.style}?${assetVersion}`} />
       {next === undefined ? null : <meta http-equiv="refresh" content={`0;url=${next}`} />}
-      {script ? <script src={assetPaths.script} defer></script> : null}
+      {script ? <script src={`${assetPaths.script}?${assetVersion}`} defer></script> : null}
     </head>
   );
 }

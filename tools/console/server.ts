@@ -70,6 +70,10 @@ export function consoleApp(options: ConsoleOptions): Hono {
     if (refusal === undefined) await next();
     else c.res = c.text(refusal.text, refusal.status);
     for (const [name, value] of Object.entries(headers)) c.res.headers.set(name, value);
+    // Style and script hold nothing of the owner's, and a page that waits for them again at every step is slower by a third.
+    if (refusal === undefined && c.req.path in assets) {
+      c.res.headers.set("cache-control", "private, max-age=86400");
+    }
   });
   app.onError((error, c) => {
     console.error(`console: ${describeError(error)}`);
