@@ -8,12 +8,14 @@ import type { LoadedToml } from "../core/config/toml_file.ts";
 import { type Clock, systemClock } from "../core/clock.ts";
 import { describeFault } from "../core/errors.ts";
 import type { HomePaths } from "../core/home.ts";
+import type { ProbeFinding } from "../core/protocol/common.ts";
 import { Approvals } from "./approvals.ts";
 import { AuditLog, type AuditLogOptions, AuditUnavailable } from "./audit_log.ts";
 import { Calls } from "./calls.ts";
 import { Fold } from "./fold.ts";
 import { grantContent } from "./grants.ts";
 import { Ledger } from "./ledger.ts";
+import { probe } from "./probe.ts";
 import { makeToolset, type Tool } from "./toolset.ts";
 
 /** What the handlers work with. */
@@ -26,6 +28,8 @@ export interface Broker {
   readonly calls: Calls;
   readonly toolset: ReadonlyMap<string, Tool>;
   reloadGrants(): Promise<object>;
+  /** What `bx doctor` asks. */
+  probe(): Promise<ProbeFinding[]>;
   /** Ends the calls that run, each with its decision. New ones are refused. */
   stop(): Promise<void>;
   /** After `stop`: the last record, and the log closed. */
@@ -113,6 +117,7 @@ export async function openBroker(options: BrokerOptions): Promise<Broker> {
     calls,
     toolset,
     reloadGrants,
+    probe: () => probe({ clock, log, toolset, grants: grants.value }),
     stop: () => calls.stop(),
     async close() {
       if (log.failure === undefined) log.append({ kind: "stop" });

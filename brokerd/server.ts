@@ -187,6 +187,15 @@ const rows: readonly Row[] = [
   },
   {
     method: "POST",
+    path: "/v1/probe",
+    callers: ["owner"],
+    handle: async (c, broker) => {
+      await readJson(c, emptySchema);
+      return { findings: await broker.probe() };
+    },
+  },
+  {
+    method: "POST",
     path: "/v1/grants/reload",
     callers: ["owner"],
     handle: async (c, broker) => {

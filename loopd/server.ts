@@ -23,7 +23,8 @@ import type { SessionList } from "./session_list.ts";
 import type { SessionRecord } from "./session/record.ts";
 import { sessionRow, sessionRows, slotHistory, status } from "./status.ts";
 
-const probeTimeoutMs = 10_000;
+/** Of all of `doctor`'s questions together: a small device computes a prompt of a thousand tokens for seconds. */
+const probeTimeoutMs = 120_000;
 
 /** Rows of one page of the list, records of one page of a log, and their bytes. */
 const listRowsMax = 500;

@@ -23,3 +23,14 @@ export const emptySchema = z.strictObject({});
 
 /** SHA-256 in lower-case hex. */
 export const hashSchema = z.string().regex(/^[0-9a-f]{64}$/);
+
+/** `POST /v1/probe` of either role: one line of `bx doctor` each. */
+export const probeAnswerSchema = z.strictObject({
+  findings: z.array(z.strictObject({
+    check: z.string(),
+    ok: z.boolean(),
+    text: z.string(),
+    advice: z.string().optional(),
+  })),
+});
+export type ProbeFinding = z.infer<typeof probeAnswerSchema>["findings"][number];

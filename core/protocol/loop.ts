@@ -189,14 +189,3 @@ export const statusAnswerSchema = z.strictObject({
   sessions: z.int(),
 });
 export type StatusAnswer = z.infer<typeof statusAnswerSchema>;
-
-/** `POST /v1/probe`: one line of `bx doctor` each. */
-export const probeAnswerSchema = z.strictObject({
-  findings: z.array(z.strictObject({
-    check: z.string(),
-    ok: z.boolean(),
-    text: z.string(),
-    advice: z.string().optional(),
-  })),
-});
-export type ProbeAnswer = z.infer<typeof probeAnswerSchema>;

@@ -11,7 +11,12 @@ import { ModelFailure, plain } from "./model_failure.ts";
 import type { TagTokens } from "./raw_grammar.ts";
 
 export type ServerState =
-  | { readonly kind: "ready"; readonly totalSlots: number | undefined }
+  | {
+    readonly kind: "ready";
+    readonly totalSlots: number | undefined;
+    /** Tokens that one slot holds. */
+    readonly contextTokens: number | undefined;
+  }
   | { readonly kind: "loading" }
   | { readonly kind: "unreachable"; readonly text: string }
   /** It takes connections and answers nothing. */
@@ -88,7 +93,11 @@ export class InferenceServer {
       };
     }
     this.#checked = true;
-    return { kind: "ready", totalSlots };
+    const settings = isJsonObject(body) ? body.default_generation_settings : undefined;
+    const contextTokens = isJsonObject(settings) && typeof settings.n_ctx === "number"
+      ? settings.n_ctx
+      : undefined;
+    return { kind: "ready", totalSlots, contextTokens };
   }
 
   /**

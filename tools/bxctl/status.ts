@@ -3,7 +3,8 @@
 
 import { describeError, exitCodes } from "../../core/errors.ts";
 import { describeLabel } from "../../core/labels.ts";
-import { probeAnswerSchema, type StatusAnswer, statusAnswerSchema } from "../../core/protocol/loop.ts";
+import { probeAnswerSchema } from "../../core/protocol/common.ts";
+import { type StatusAnswer, statusAnswerSchema } from "../../core/protocol/loop.ts";
 import { auditHeadSchema } from "../../core/protocol/owner.ts";
 import { runbookPointer } from "../../core/runbook.ts";
 import { ask, doneSchema, type Peer, socketOf } from "./client.ts";
@@ -119,7 +120,15 @@ async function examineBrokerd(context: Context): Promise<Finding[]> {
   if (!("seq" in head)) return [...greeting, head];
   const text = `${count(head.seq, "record")}, head ${head.seq}:${head.hash}`;
   const advice = "write the head down elsewhere, for audit verify --head";
-  return [...greeting, { check: "audit log", ok: true, text, advice }];
+  const probe = await attempt(
+    "probe",
+    () => ask(context, "brokerd", { method: "POST", path: "/v1/probe", body: {} }, probeAnswerSchema),
+  );
+  return [
+    ...greeting,
+    { check: "audit log", ok: true, text, advice },
+    ...("findings" in probe ? probe.findings : [probe]),
+  ];
 }
 
 /** First whether the role runs, then what its hello complains of. */

@@ -66,6 +66,7 @@ Deno.test("B11 doctor prints one line for each check, its advice below, and exit
     loopd.post("/v1/probe", (c) => c.json({ findings }));
     brokerd.get("/v1/hello", (c) => c.json({ protocol: 1, role: "brokerd" }));
     brokerd.get("/v1/audit/head", (c) => c.json({ seq: 9, hash }));
+    brokerd.post("/v1/probe", (c) => c.json({ findings: [{ check: "disk", ok: true, text: "1 ms" }] }));
     const sound = await bx(["doctor", "--home", home]);
     assertEquals([sound.code, sound.stderr], [0, ""]);
     assertEquals(sound.stdout.split("\n"), [
@@ -74,6 +75,7 @@ Deno.test("B11 doctor prints one line for each check, its advice below, and exit
       "ok    brokerd    runs",
       `ok    audit log  9 records, head 9:${hash}`,
       "      -> write the head down elsewhere, for audit verify --head",
+      "ok    disk       1 ms",
       "",
     ]);
     findings.push({ check: "cache", ok: false, text: "unified\x1b", advice: "start it with -np 3" } as never);
@@ -81,7 +83,7 @@ Deno.test("B11 doctor prints one line for each check, its advice below, and exit
     assertEquals(faulty.code, 1);
     assertStringIncludes(faulty.stdout, "FAIL  cache      unified⟨U+001B⟩\n      -> start it with -np 3\n");
     const json = JSON.parse((await bx(["doctor", "--json", "--home", home])).stdout);
-    assertEquals([json.ok, json.findings.length], [false, 5]);
+    assertEquals([json.ok, json.findings.length], [false, 6]);
   }));
 
 Deno.test("B11 doctor exits 1, not 3, when both roles run and loopd finds its broker unfit", () =>
@@ -93,6 +95,7 @@ Deno.test("B11 doctor exits 1, not 3, when both roles run and loopd finds its br
     );
     brokerd.get("/v1/hello", (c) => c.json({ protocol: 1, role: "brokerd" }));
     brokerd.get("/v1/audit/head", (c) => c.json({ seq: 9, hash }));
+    brokerd.post("/v1/probe", (c) => c.json({ findings: [{ check: "disk", ok: true, text: "1 ms" }] }));
     assertEquals((await bx(["doctor", "--home", home])).code, 1);
   }));
 
@@ -105,6 +108,7 @@ Deno.test("B11 doctor exits 1 when brokerd denies every call", () =>
       (c) => c.json({ protocol: 1, role: "brokerd", denyAll: "the log does not verify" }),
     );
     brokerd.get("/v1/audit/head", (c) => c.json({ seq: 9, hash }));
+    brokerd.post("/v1/probe", (c) => c.json({ findings: [{ check: "disk", ok: true, text: "1 ms" }] }));
     const { code, stdout } = await bx(["doctor", "--home", home]);
     assertEquals(code, 1);
     assertMatch(stdout, /FAIL +calls +every call is denied: the log does not verify\n.*#audit-unavailable/);
