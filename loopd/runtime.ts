@@ -24,6 +24,7 @@ import { SessionStore } from "./session/store.ts";
 import { SessionList } from "./session_list.ts";
 import { Scheduler } from "./scheduler.ts";
 import { SlotGate } from "./slots/gate.ts";
+import { PrefixWatch } from "./slots/prefix_watch.ts";
 import { abandonChild, runChild } from "./subagent.ts";
 import { ToolOutputs } from "./tool_outputs.ts";
 import { askMemoryTool } from "./toolset/ask_memory.ts";
@@ -132,6 +133,7 @@ export async function startLoopd(options: LoopdOptions): Promise<Loopd> {
     timeZone,
     store,
     gate,
+    prefixWatch: new PrefixWatch(gate.history, onEvent),
     server,
     broker,
     catalog,

@@ -9,6 +9,7 @@ import type { InferenceServer } from "./inference/server.ts";
 import type { Session } from "./session/session.ts";
 import type { SessionStore } from "./session/store.ts";
 import type { SlotGate } from "./slots/gate.ts";
+import type { PrefixWatch } from "./slots/prefix_watch.ts";
 import type { ToolCatalog } from "./toolset/catalog.ts";
 import type { CoreTools } from "./toolset/core_tools.ts";
 import type { Tracer } from "./trace/tracer.ts";
@@ -37,6 +38,7 @@ export interface Services {
   readonly timeZone: string;
   readonly store: SessionStore;
   readonly gate: SlotGate;
+  readonly prefixWatch: PrefixWatch;
   /** Absent while no `[inference] url` is known: turns fail with that reason. */
   readonly server: InferenceServer | undefined;
   readonly broker: BrokerClient;

@@ -120,7 +120,9 @@ async function askModel(turn: Turn, services: Services): Promise<void> {
       }, { clock: services.clock, livenessMs: server(services).config.livenessMs });
     const message = await services.tracer.inference({ purpose: "turn", session, turn }, lease, request);
     const { cacheN, promptN } = message.timings;
-    lease.kept({ cacheN, promptN, lostN: lostTokens(session, message.timings) });
+    const lostN = lostTokens(session, message.timings);
+    lease.kept({ cacheN, promptN, lostN });
+    services.prefixWatch.look(session, lease.slot, { cacheN, lostN });
     return { message, queuedMs: lease.queuedMs, elapsedMs: services.clock.monotonic() - started };
   });
   const { message, queuedMs, elapsedMs } = requested;

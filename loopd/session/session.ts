@@ -67,6 +67,9 @@ export class Session {
   usage: Usage = noUsage();
   /** Tokens in context after the last request of this epoch; 0 before it. */
   contextTokens = 0;
+  /** Of the last model message: its tokens, and whether it held thinking. */
+  lastPredictedN = 0;
+  lastThought = false;
   /** Tokens of its own prefix that were computed again, over all requests. */
   lost = 0;
   children: RecordOf<"spawn">[] = [];
@@ -193,6 +196,8 @@ export class Session {
         if (record.calls.length > 0) this.turnIterations++;
         this.lastAssistantSeq = record.seq;
         this.contextTokens = record.timings.cacheN + record.timings.promptN + record.timings.predictedN;
+        this.lastPredictedN = record.timings.predictedN;
+        this.lastThought = record.thinking !== "";
         this.lost += record.lostN;
         this.turnUsage = addUsage(this.turnUsage, record.timings);
         this.usage = addUsage(this.usage, record.timings);

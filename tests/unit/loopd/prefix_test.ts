@@ -1,9 +1,10 @@
 // What keeps a prompt cache warm: within an epoch each request is the one before it and more, byte for byte, whatever happens in between.
 
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { CallAnswer } from "../../../core/protocol/broker.ts";
 import type { ModelRequest } from "../../../tools/stubs/model_requests.ts";
-import { calls, callsTool, says, startLoopdRig } from "../../support/loopd_rig.ts";
+import type { Script } from "../../../tools/stubs/model_script.ts";
+import { calls, callsTool, type LoopdRig, says, startLoopdRig } from "../../support/loopd_rig.ts";
 import { shiftedClock } from "../../support/shifted_clock.ts";
 import { lawfulCacheN, recordsOf } from "../../support/transcript.ts";
 
@@ -120,4 +121,41 @@ Deno.test("B2 a child's requests extend each other too, over a wait for its own 
   );
   assertEquals(outer.length, 3);
   assertBytesExtend(outer);
+});
+
+function lostCauses(rig: LoopdRig): unknown[] {
+  return rig.events.filter(({ event }) => event === "prefix-lost").map(({ cause }) => cause);
+}
+
+Deno.test("B2 a child that clears its parent's slot is told once as a unified cache, and beside slots that are apart nothing is", async () => {
+  const script: Script = ({ slot, messages }) => {
+    if (slot === 2) return says("child's answer");
+    return messages.at(-1)?.role === "tool" ? says("done") : callsTool("subagent", { task: "work" });
+  };
+  await using rig = await startLoopdRig({ script, model: { unifiedCache: true } });
+  for (const text of ["one", "two"]) await rig.send("chat-a", text);
+  assertEquals(lostCauses(rig), ["unified"]);
+  assertMatch(
+    String(rig.events.find(({ event }) => event === "prefix-lost")?.text),
+    /^\d+ of \d+ tokens were computed again: .* start it with -np 3 --cache-ram 0$/,
+  );
+  await using apart = await startLoopdRig({ script });
+  for (const text of ["one", "two"]) await apart.send("chat-a", text);
+  assertEquals(lostCauses(apart), []);
+});
+
+Deno.test("B2 a slot that somebody else uses is told as that; one that two sessions of ours share is not told", async () => {
+  await using rig = await startLoopdRig({ script: () => says("a word") });
+  await rig.send("chat-a", "one");
+  await rig.send("chat-b", "one");
+  await rig.send("chat-a", "two");
+  assertEquals(lostCauses(rig), []);
+  const stranger = { model: "local", id_slot: 0, messages: [{ role: "user", content: "mine now" }] };
+  const answer = await fetch(`${rig.model.url}/v1/chat/completions`, {
+    method: "POST",
+    body: JSON.stringify(stranger),
+  });
+  await answer.body?.cancel();
+  await rig.send("chat-a", "three");
+  assertEquals(lostCauses(rig), ["stranger"]);
 });
