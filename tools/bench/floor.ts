@@ -1,7 +1,7 @@
 // The floor loop as a process of its own, as loopd is one: started, fed with logs to converse on, stopped.
 
 import { fileURLToPath } from "node:url";
-import { linesOf } from "./lines.ts";
+import { startLineProcess } from "./line_process.ts";
 
 export interface Floor extends AsyncDisposable {
   readonly pid: number;
@@ -23,25 +23,10 @@ export const floorArguments = (url: string, directory: string): string[] => [
 
 /** `directory` is all that it may read and write. */
 export function startFloor(url: string, directory: string): Floor {
-  const child = new Deno.Command(Deno.execPath(), {
-    args: floorArguments(url, directory),
-    stdin: "piped",
-    stdout: "piped",
-    stderr: "inherit",
-  }).spawn();
-  const orders = child.stdin.getWriter();
-  const answers = linesOf(child.stdout);
+  const loop = startLineProcess(floorArguments(url, directory));
   return {
-    pid: child.pid,
-    async converse(logPath) {
-      await orders.write(new TextEncoder().encode(`${logPath}\n`));
-      const { done } = await answers.next();
-      if (done) throw new Error("the floor loop ended in the middle of a conversation");
-    },
-    async [Symbol.asyncDispose]() {
-      await orders.close();
-      await child.status;
-      await answers.return(undefined);
-    },
+    pid: loop.pid,
+    converse: async (logPath) => void await loop.ask(logPath),
+    [Symbol.asyncDispose]: () => loop[Symbol.asyncDispose](),
   };
 }

@@ -1,7 +1,7 @@
 // A consult endpoint that answers at once, and what asking it costs whoever asks without a broker.
 
 import { fileURLToPath } from "node:url";
-import { linesOf } from "./lines.ts";
+import { startLineProcess } from "./line_process.ts";
 
 export interface Sink extends AsyncDisposable {
   readonly url: string;
@@ -37,29 +37,13 @@ export interface BareAsker extends AsyncDisposable {
 }
 
 export function startBareAsker(url: string): BareAsker {
-  const child = new Deno.Command(Deno.execPath(), {
-    args: [
-      ...["run", "-q", "--no-prompt", "--cached-only", `--allow-net=${new URL(url).host}`],
-      fileURLToPath(new URL("./bare_ask_loop.ts", import.meta.url)),
-      url,
-    ],
-    stdin: "piped",
-    stdout: "piped",
-    stderr: "inherit",
-  }).spawn();
-  const questions = child.stdin.getWriter();
-  const answers = linesOf(child.stdout);
+  const loop = startLineProcess([
+    ...["run", "-q", "--no-prompt", "--cached-only", `--allow-net=${new URL(url).host}`],
+    fileURLToPath(new URL("./bare_ask_loop.ts", import.meta.url)),
+    url,
+  ]);
   return {
-    async ask(question) {
-      await questions.write(new TextEncoder().encode(`${question}\n`));
-      const { done, value } = await answers.next();
-      if (done) throw new Error("the bare asker ended");
-      return Number(value);
-    },
-    async [Symbol.asyncDispose]() {
-      await questions.close();
-      await child.status;
-      await answers.return(undefined);
-    },
+    ask: async (question) => Number(await loop.ask(question)),
+    [Symbol.asyncDispose]: () => loop[Symbol.asyncDispose](),
   };
 }
