@@ -8,7 +8,7 @@ import { LabelChip, lasted, Line, number, Pager, State, Time, type Times } from 
 import { type Page, type PageContext, positive, sectionPath } from "../view.ts";
 import { SessionLink } from "./now.tsx";
 
-const recordsShown = 40;
+const recordsShown = 25;
 /** More than so many records take: their words are short. */
 const tableBytesMax = 80_000;
 

@@ -8,7 +8,7 @@ import { type Page, type PageContext, sectionPath } from "../view.ts";
 import { SessionLink } from "./now.tsx";
 
 /** Roots on one page, and the children shown below each. */
-const rootsShown = 25;
+const rootsShown = 15;
 const childrenShown = 6;
 const depthMax = 4;
 /** Bytes of all rows. */
