@@ -44,14 +44,24 @@ export function sessionArchive(directory: string, services: Services, index: Mem
     return names;
   }
 
+  /** Closes the session for good; what another request took away first is nobody's fault. */
+  async function takeAway(id: SessionId, work: () => Promise<void>): Promise<void> {
+    await store.remove(id, work).catch((error) => {
+      if (error instanceof Deno.errors.NotFound) throw unknownSession(id);
+      throw error;
+    });
+    index.forget(id);
+  }
+
   return {
     async retire(id) {
       const ids = await family(id);
       if (!ids.includes(id)) throw unknownSession(id);
       for (const one of ids) {
-        await store.release(one);
-        await Deno.rename(join(directory, one), join(directory, `${one}${retiredMark}${clock.now()}`));
-        index.forget(one);
+        await takeAway(
+          one,
+          () => Deno.rename(join(directory, one), join(directory, `${one}${retiredMark}${clock.now()}`)),
+        );
         broker.forgetSession(one);
       }
     },
@@ -69,13 +79,17 @@ export function sessionArchive(directory: string, services: Services, index: Mem
       const old = await archives(id);
       if (ids.length === 0 && old.length === 0) throw unknownSession(id);
       for (const one of ids) {
-        await store.release(one);
-        // brokerd knows this id's calls by number for ever: an id that began again from 1 would have every call refused.
-        await Deno.writeTextFile(join(directory, one + forgottenMark), "", { mode: 0o600 });
-        await Deno.remove(join(directory, one), { recursive: true });
-        index.forget(one);
+        await takeAway(one, async () => {
+          // brokerd knows this id's calls by number for ever: an id that began again from 1 would have every call refused.
+          await Deno.writeTextFile(join(directory, one + forgottenMark), "", { mode: 0o600 });
+          await Deno.remove(join(directory, one), { recursive: true });
+        });
       }
-      for (const name of old) await Deno.remove(join(directory, name), { recursive: true });
+      for (const name of old) {
+        await Deno.remove(join(directory, name), { recursive: true }).catch((error) => {
+          if (!(error instanceof Deno.errors.NotFound)) throw error;
+        });
+      }
     },
   };
 }

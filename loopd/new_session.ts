@@ -33,7 +33,7 @@ export async function openOrCreate(id: SessionId, services: Services, directory:
         `session ${id} works for its parent; wait for it, or cancel it`,
       );
     }
-    return await services.store.get(id);
+    return await existing(id, services);
   }
   if (await wasForgotten(directory, id)) {
     throw new ProtocolError(
@@ -50,5 +50,21 @@ export async function openOrCreate(id: SessionId, services: Services, directory:
       `no session is named ${id}; a new one is named chat-… or mm-…, or made with bx new`,
     );
   }
-  return await services.store.create(id, { class: services.config.session.class, untrusted: false });
+  return await services.store.create(id, { class: services.config.session.class, untrusted: false })
+    .catch((error) => {
+      // Another message to it was first.
+      if (error instanceof Deno.errors.AlreadyExists) return existing(id, services);
+      throw error;
+    });
+}
+
+function existing(id: SessionId, services: Services): Promise<Session> {
+  return services.store.get(id).catch((error) => {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    throw new ProtocolError(
+      "unknown-session",
+      STATUS_CODE.NotFound,
+      `session ${id} was retired or forgotten meanwhile`,
+    );
+  });
 }

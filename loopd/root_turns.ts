@@ -35,7 +35,9 @@ export class RootTurns {
   /** Goes on with the turn that a restart left open. */
   async resume(session: Session): Promise<TurnOutcome> {
     const spawned = await this.#spawnedSoFar(session);
-    return await this.#start(session, spawned, () => {}, (turn) => resumeTurn(turn, this.#services));
+    // Taken up anew: nobody held it while its children were read.
+    const again = await this.#services.store.get(session.id);
+    return await this.#start(again, spawned, () => {}, (turn) => resumeTurn(turn, this.#services));
   }
 
   /** Ends the whole tree that this session works in. False when nothing runs there. */

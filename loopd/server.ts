@@ -108,8 +108,9 @@ export function loopServer(options: LoopServerOptions): Hono {
 
   app.get("/v1/sessions/:id", async (c) => {
     const id = sessionIdOf(c);
-    await mustExist(id, services);
-    return c.json({ status: "ok", ...await sessionRow(id, services) });
+    const row = await sessionRow(id, services);
+    if (row === undefined) throw unknownSession(id);
+    return c.json(row);
   });
 
   app.get("/v1/sessions/:id/log", async (c) => {

@@ -114,12 +114,16 @@ export class SessionStore {
     return last !== undefined && !(last.endsWith("\n") && /"kind":("end"|"epoch","epoch":1,)/.test(last));
   }
 
-  /** Closes sessions that nobody uses, longest unused first, down to a bound. `inUse` says which must stay. */
+  /**
+   * Closes sessions that nobody uses, but never those used last: who was just given one may not have begun to use it. `inUse` says which
+   * must stay.
+   */
   async trim(inUse: (id: SessionId) => boolean): Promise<void> {
     const closing: Promise<void>[] = [];
+    let older = this.#open.size - idleOpenMax;
     // Chosen without waiting: between looking at a session and letting it go nobody can take it up.
     for (const [id, { session }] of this.#open) {
-      if (this.#open.size <= idleOpenMax) break;
+      if (older-- <= 0) break;
       if (session === undefined || inUse(id) || session.followed) continue;
       this.#open.delete(id);
       closing.push(session.close());
@@ -127,16 +131,32 @@ export class SessionStore {
     await Promise.all(closing);
   }
 
-  /** Closes one session, which nobody may be using. */
-  async release(id: SessionId): Promise<void> {
+  /** Closes one session, which nobody may be using, and takes it from its place; whoever asks for it meanwhile waits. */
+  async remove(id: SessionId, takeAway: () => Promise<void>): Promise<void> {
     const open = this.#open.get(id);
-    this.#open.delete(id);
-    await open?.opening.then((session) => session.close(), () => {});
+    const removing = (async () => {
+      await open?.opening.then((session) => session.close(), () => {});
+      await takeAway();
+    })();
+    // It opens for nobody: who waited for it looks at the disk again.
+    const entry: OpenSession = {
+      opening: removing.then(() => Promise.reject(new Deno.errors.NotFound(`session ${id} was taken away`))),
+    };
+    this.#open.set(id, entry);
+    await entry.opening.catch(() => {});
+    if (this.#open.get(id) === entry) this.#open.delete(id);
+    await removing;
   }
 
   async close(): Promise<void> {
     for (const { opening } of this.#open.values()) await opening.then((session) => session.close(), () => {});
     this.#open.clear();
+  }
+
+  async #release(id: SessionId): Promise<void> {
+    const open = this.#open.get(id);
+    this.#open.delete(id);
+    await open?.opening.then((session) => session.close(), () => {});
   }
 
   async #once(id: SessionId, open: () => Promise<Session>): Promise<Session> {
@@ -149,7 +169,7 @@ export class SessionStore {
       const session = already.session ?? await already.opening.catch(() => undefined);
       const isStillOpen = this.#open.get(id) === already;
       if (session !== undefined && !session.broken && isStillOpen) return session;
-      if (isStillOpen) await this.release(id);
+      if (isStillOpen) await this.#release(id);
       return await this.#once(id, open);
     }
     const entry: OpenSession = {

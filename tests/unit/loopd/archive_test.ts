@@ -42,3 +42,24 @@ Deno.test("B13 a forgotten session's text is gone with its children's, and its i
   await assertRejects(() => rig.send("chat-a", "again"), PeerRefused, "forgotten");
   assertEquals((await rig.send("chat-b", "another")).status, "completed");
 });
+
+Deno.test("B13 retire, forget, messages and looks at one id at once are each answered, and loopd goes on", async () => {
+  await using rig = await rigWithChild();
+  for (let time = 0; time < 5; time++) {
+    const look = () => requestJson(rig.paths.loopSocket, { method: "GET", path: "/v1/sessions/chat-a" });
+    await Promise.all([
+      ...["chat-a/retire", "chat-a/retire"].map((path) => post(rig, path)),
+      look(),
+      ...["one", "two"].map((text) => rig.send("chat-a", text)),
+      look(),
+    ].map((asked) =>
+      asked.catch((error) => {
+        if (!(error instanceof PeerRefused)) throw error;
+        assert(error.httpStatus === 404 || error.httpStatus === 409, error.message);
+      })
+    ));
+  }
+  assertEquals((await rig.send("chat-b", "another")).status, "completed");
+  await Promise.all([post(rig, "chat-b/forget"), post(rig, "chat-b/forget").catch(() => {})]);
+  assertEquals((await rig.send("chat-c", "another")).status, "completed");
+});

@@ -200,6 +200,45 @@ Deno.test("B1 a session that is taken up while others are trimmed stays open, wh
   await Promise.all([list(), list(), list()]);
 });
 
+Deno.test("B1 a session that was just given to somebody is not trimmed, though all others are in use", async () => {
+  await using home = await store();
+  const sessions = home.open();
+  for (let at = 0; at < 33; at++) await sessions.create(parseSessionId(`chat-used-${at}`), label);
+  await sessions.create(id, label);
+  const isUsed = (other: SessionId) => other !== id;
+  // Between any two steps of who takes it up, opened already or read from disk.
+  const trim = async () => {
+    for (let time = 0; time < 100; time++) await sessions.trim(isUsed);
+  };
+  for (let time = 0; time < 20; time++) {
+    const [, session] = await Promise.all([trim(), sessions.get(id)]);
+    await session.append({ kind: "repair", text: "written" });
+  }
+});
+
+Deno.test("B13 who asks for a session that is being taken away waits, and gets none of the old one", async () => {
+  await using home = await store();
+  const sessions = home.open();
+  const old = await sessions.create(id, label);
+  await old.append({ kind: "repair", text: "written" });
+  const mayGo = Promise.withResolvers<void>();
+  const removed = sessions.remove(id, async () => {
+    await mayGo.promise;
+    await Deno.rename(`${home.directory}/${id}`, `${home.directory}/${id}.retired-1`);
+  });
+  const refused = assertRejects(() => sessions.get(id), Deno.errors.NotFound);
+  mayGo.resolve();
+  await Promise.all([removed, refused]);
+  const anew = await sessions.create(id, label);
+  assertEquals(anew.lastSeq, 2);
+  await assertRejects(
+    () => sessions.remove(id, () => Promise.reject(new Error("no room"))),
+    Error,
+    "no room",
+  );
+  assertEquals((await sessions.get(id)).lastSeq, 2);
+});
+
 Deno.test("B1 a log is open to a start's look as long as its turn is, and only then", async () => {
   await using home = await store();
   const sessions = home.open();
