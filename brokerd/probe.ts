@@ -6,6 +6,7 @@ import { connect as connectPlain } from "node:net";
 import { connect as connectSecure } from "node:tls";
 import { readAuditPage } from "../core/audit/read.ts";
 import { type Clock, timestamp } from "../core/clock.ts";
+import { socketAddress } from "../core/config/address.ts";
 import type { Grant } from "../core/config/grants_toml.ts";
 import { classAtMost } from "../core/labels.ts";
 import type { ProbeFinding as Finding } from "../core/protocol/common.ts";
@@ -64,10 +65,8 @@ async function toolFindings({ description: { name }, endpoint, missing }: Tool):
 /** Connects and greets, sends no request; what stood in the way, in a word. */
 function reach(url: URL): Promise<string | undefined> {
   const { promise, resolve } = Promise.withResolvers<string | undefined>();
-  const isSecure = url.protocol === "https:";
-  const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
-  const port = Number(url.port || (isSecure ? 443 : 80));
-  const socket = isSecure
+  const { host, port, secure } = socketAddress(url);
+  const socket = secure
     ? connectSecure({ host, port, servername: host }, () => resolve(undefined))
     : connectPlain({ host, port }, () => resolve(undefined));
   socket.setTimeout(connectMsMax, () => resolve(`${url.host} does not answer within ${connectMsMax} ms`));

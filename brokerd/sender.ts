@@ -6,6 +6,7 @@ import { Buffer } from "node:buffer";
 import * as http from "node:http";
 import * as https from "node:https";
 import type { Clock } from "../core/clock.ts";
+import { socketAddress } from "../core/config/address.ts";
 import { replyEnd } from "./reply_end.ts";
 
 export interface Post {
@@ -38,7 +39,7 @@ const framingBytesMax = 1_048_576;
 /** Resolves, whatever happens, with exactly one result. */
 export function post(request: Post): Promise<PostResult> {
   const url = new URL(request.url);
-  const secure = url.protocol === "https:";
+  const { host, port, secure } = socketAddress(url);
   return new Promise((resolve) => {
     let connected = false;
     let result: PostResult | undefined;
@@ -46,8 +47,8 @@ export function post(request: Post): Promise<PostResult> {
     let rawBytes = 0;
 
     const outgoing = (secure ? https : http).request({
-      hostname: url.hostname.replace(/^\[(.*)\]$/, "$1"),
-      port: url.port || (secure ? 443 : 80),
+      hostname: host,
+      port,
       path: url.pathname + url.search,
       method: "POST",
       agent: false,

@@ -46,7 +46,17 @@ export function isLoopback(hostname: string): boolean {
  */
 export function hostAndPort(address: string): string {
   const url = new URL(address);
-  return `${url.hostname}:${url.port || (url.protocol === "https:" ? "443" : "80")}`;
+  return `${url.hostname}:${portOf(url)}`;
+}
+
+/** Where to connect: the host as sockets name it, IPv6 without brackets, and the port with the scheme's filled in. */
+export function socketAddress(url: URL): { host: string; port: number; secure: boolean } {
+  const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
+  return { host, port: portOf(url), secure: url.protocol === "https:" };
+}
+
+function portOf(url: URL): number {
+  return Number(url.port || (url.protocol === "https:" ? 443 : 80));
 }
 
 /** What is wrong, for people. The address itself is never shown, since a key may stand in its query or before its host. */

@@ -4,6 +4,7 @@
 import { Buffer } from "node:buffer";
 import * as http from "node:http";
 import * as https from "node:https";
+import { socketAddress } from "../../core/config/address.ts";
 
 export type CollectorAnswer =
   | { readonly kind: "taken" }
@@ -21,14 +22,14 @@ const refusedForGood = [400, 413, 422];
 
 export function httpCollector(to: string, bearer: string | undefined): Collector {
   const url = new URL(to);
-  const secure = url.protocol === "https:";
+  const { host, port, secure } = socketAddress(url);
   return {
     send: (line) =>
       new Promise((resolve) => {
         const later = (text: string) => resolve({ kind: "later", text: `${url.host} ${text}` });
         const outgoing = (secure ? https : http).request({
-          hostname: url.hostname.replace(/^\[(.*)\]$/, "$1"),
-          port: url.port || (secure ? 443 : 80),
+          hostname: host,
+          port,
           path: url.pathname,
           method: "POST",
           agent: false,

@@ -5,6 +5,7 @@
 
 import net from "node:net";
 import tls from "node:tls";
+import { socketAddress } from "../../core/config/address.ts";
 import { isJsonObject, type JsonObject, parseJsonObject } from "../../core/json.ts";
 import { eventStreamParser } from "../../core/wire/event_stream.ts";
 import { HttpResponse } from "./model_http.ts";
@@ -208,13 +209,11 @@ function literal(text: string): string {
 
 /** A connection to the server whose every byte is passed on; when it ends, so does the client's. */
 function openThrough(target: URL, connection: Connection): Promise<net.Socket> {
-  const host = target.hostname.replace(/^\[|\]$/g, "");
-  const secure = target.protocol === "https:";
-  const address = { host, port: Number(target.port || (secure ? 443 : 80)) };
+  const { host, port, secure } = socketAddress(target);
   return new Promise((resolve, reject) => {
     const socket = secure
-      ? tls.connect({ ...address, servername: host }, () => resolve(socket))
-      : net.connect(address, () => resolve(socket));
+      ? tls.connect({ host, port, servername: host }, () => resolve(socket))
+      : net.connect({ host, port }, () => resolve(socket));
     socket.on("data", async (bytes: Uint8Array) => {
       socket.pause();
       await connection.write(new Uint8Array(bytes));
