@@ -7,6 +7,7 @@ import { ProtocolError } from "../core/errors.ts";
 import { ancestorSessionIds, isSessionId, type SessionId, sessionKind } from "../core/ids.ts";
 import type { MemoryIndex } from "./memory/index.ts";
 import type { Services } from "./services.ts";
+import { unknownSession } from "./session/store.ts";
 
 export interface Archive {
   retire(id: SessionId): Promise<void>;
@@ -103,8 +104,4 @@ export async function wasForgotten(directory: string, id: SessionId): Promise<bo
     if (error instanceof Deno.errors.NotFound) return false;
     throw error;
   }
-}
-
-function unknownSession(id: SessionId): ProtocolError {
-  return new ProtocolError("unknown-session", STATUS_CODE.NotFound, `no session is named ${id}`);
 }

@@ -7,6 +7,7 @@ import { wasForgotten } from "./archive.ts";
 import { isAwaited } from "./recovery.ts";
 import type { Services } from "./services.ts";
 import type { Session } from "./session/session.ts";
+import { unknownSession } from "./session/store.ts";
 
 const idCharacters = "abcdefghijkmnpqrstuvwxyz23456789";
 const idLength = 8;
@@ -44,9 +45,8 @@ export async function openOrCreate(id: SessionId, services: Services, directory:
   }
   const kind = sessionKind(id);
   if (kind !== "chat" && kind !== "mm") {
-    throw new ProtocolError(
-      "unknown-session",
-      STATUS_CODE.NotFound,
+    throw unknownSession(
+      id,
       `no session is named ${id}; a new one is named chat-… or mm-…, or made with bx new`,
     );
   }
@@ -61,10 +61,6 @@ export async function openOrCreate(id: SessionId, services: Services, directory:
 function existing(id: SessionId, services: Services): Promise<Session> {
   return services.store.get(id).catch((error) => {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
-    throw new ProtocolError(
-      "unknown-session",
-      STATUS_CODE.NotFound,
-      `session ${id} was retired or forgotten meanwhile`,
-    );
+    throw unknownSession(id, `session ${id} was retired or forgotten meanwhile`);
   });
 }

@@ -21,6 +21,7 @@ import { readSessionLog, sessionLogPath } from "./session/log.ts";
 import { readLogPage } from "./session/log_page.ts";
 import type { SessionList } from "./session_list.ts";
 import type { SessionRecord } from "./session/record.ts";
+import { unknownSession } from "./session/store.ts";
 import { sessionRow, sessionRows, slotHistory, status } from "./status.ts";
 
 /** Of all of `doctor`'s questions together: a small device computes a prompt of a thousand tokens for seconds. */
@@ -180,10 +181,6 @@ function refuseLog(id: SessionId, error: unknown): never {
   if (error instanceof Deno.errors.NotFound) throw unknownSession(id);
   if (!(error instanceof UsageError)) throw error;
   throw new ProtocolError("newer-format", STATUS_CODE.Conflict, error.message);
-}
-
-function unknownSession(id: SessionId): ProtocolError {
-  return new ProtocolError("unknown-session", STATUS_CODE.NotFound, `no session is named ${id}`);
 }
 
 // Between a turn that emits and a reader that may be slow or gone: a reader that is gone leaves the turn running.

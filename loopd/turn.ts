@@ -123,9 +123,9 @@ async function askModel(turn: Turn, services: Services): Promise<void> {
     const lostN = lostTokens(session, message.timings);
     lease.kept({ cacheN, promptN, lostN });
     services.prefixWatch.look(session, lease.slot, { cacheN, lostN });
-    return { message, queuedMs: lease.queuedMs, elapsedMs: services.clock.monotonic() - started };
+    return { message, lostN, queuedMs: lease.queuedMs, elapsedMs: services.clock.monotonic() - started };
   });
-  const { message, queuedMs, elapsedMs } = requested;
+  const { message, lostN, queuedMs, elapsedMs } = requested;
   await session.append({
     kind: "assistant",
     turn: session.turn,
@@ -135,7 +135,7 @@ async function askModel(turn: Turn, services: Services): Promise<void> {
     calls: numberCalls(message, session.lastCall),
     slot: turn.slot,
     timings: message.timings,
-    lostN: lostTokens(session, message.timings),
+    lostN,
     queuedMs: Math.round(queuedMs),
     firstTokenMs: Math.round(message.firstTokenMs),
     elapsedMs: Math.round(elapsedMs),

@@ -20,6 +20,11 @@ export interface SessionStoreOptions {
 /** Sessions kept open beyond those in use; each costs one file handle and its messages. */
 const idleOpenMax = 32;
 
+/** What a request hears that names a session which is not there. */
+export function unknownSession(id: SessionId, text = `no session is named ${id}`): ProtocolError {
+  return new ProtocolError("unknown-session", STATUS_CODE.NotFound, text);
+}
+
 interface OpenSession {
   readonly opening: Promise<Session>;
   /** Once it is open. */
@@ -135,7 +140,7 @@ export class SessionStore {
   async remove(id: SessionId, takeAway: () => Promise<void>): Promise<void> {
     const open = this.#open.get(id);
     const removing = (async () => {
-      await open?.opening.then((session) => session.close(), () => {});
+      await closed(open);
       await takeAway();
     })();
     // It opens for nobody: who waited for it looks at the disk again.
@@ -149,14 +154,14 @@ export class SessionStore {
   }
 
   async close(): Promise<void> {
-    for (const { opening } of this.#open.values()) await opening.then((session) => session.close(), () => {});
+    for (const open of this.#open.values()) await closed(open);
     this.#open.clear();
   }
 
   async #release(id: SessionId): Promise<void> {
     const open = this.#open.get(id);
     this.#open.delete(id);
-    await open?.opening.then((session) => session.close(), () => {});
+    await closed(open);
   }
 
   async #once(id: SessionId, open: () => Promise<Session>): Promise<Session> {
@@ -230,6 +235,11 @@ export class SessionStore {
       { kind: "epoch", epoch: 1, ...await this.#options.freezeBaseline(label) },
     );
   }
+}
+
+/** One that never came to be open has nothing to close. */
+async function closed(open: OpenSession | undefined): Promise<void> {
+  await open?.opening.then((session) => session.close(), () => {});
 }
 
 const lastLineBytesMax = 4_096;
