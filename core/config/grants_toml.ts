@@ -59,7 +59,7 @@ const grantsTable = z.strictObject({
   grant: z.array(grantTable).max(grantsMax, { error: `at most ${grantsMax} grants` }).default([]),
 });
 
-/** The grants in file order, with the hash of the file that a `config` record pins; or everything that is wrong with it. */
+/** The grants in file order, with the bytes of the file, whose hash a `config` record pins; or everything that is wrong with it. */
 export function loadGrants(paths: HomePaths): TomlResult<Grant[]> {
   return loadToml(paths.grantsToml, grantsTable.transform(({ grant }) => grant.map(mapGrant)), {
     absentIsEmpty: true,

@@ -1,4 +1,4 @@
-// `trace/trace-NNNNNN.jsonl`: one OTLP ExportTraceServiceRequest a line, as any collector takes it. Files are bounded in size and number.
+// `trace/trace-NNNNNN.jsonl`: one OTLP ExportTraceServiceRequest a line, in its JSON form. Files are bounded in size and number.
 // Nobody waits for it: spans are taken into a bounded buffer and written in the background; what does not fit is counted and said in the
 // next line, and a disk that does not take them is told once and costs spans, never a turn.
 
