@@ -21,6 +21,8 @@ export interface Chat {
   tokensMax: number;
   /** False: calls are left in the content (no tools, or `tool_choice: "none"`). */
   parseCalls: boolean;
+  /** `tool_choice: "required"`, with a tool to call. */
+  mustCall: boolean;
 }
 
 export interface ChatLimits {
@@ -60,6 +62,7 @@ export function parseChat(limits: ChatLimits, record: ModelRequest): Chat {
     nCtx: limits.nCtx,
     tokensMax: Math.min(askedMax, limits.nCtx - promptTokens.length),
     parseCalls: record.tools.length > 0 && choice !== "none",
+    mustCall: record.tools.length > 0 && choice === "required",
   };
 }
 

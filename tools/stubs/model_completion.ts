@@ -146,7 +146,8 @@ class Run {
     const { messages, tools, prompt } = this.#record;
     const index = this.#core.launched++;
     const slot = this.#slot.id;
-    return this.#unlessCancelled(() => this.#core.script({ messages, tools, slot, index, prompt }));
+    const { mustCall } = this.#chat;
+    return this.#unlessCancelled(() => this.#core.script({ messages, tools, mustCall, slot, index, prompt }));
   }
 
   #begin(): void {

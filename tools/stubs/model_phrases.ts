@@ -100,6 +100,7 @@ export function phrases(): Script {
       const match = phrase.pattern.exec(said);
       if (match !== null) return withToolsAtHand(phrase.reply(match, request), request.tools);
     }
+    if (request.mustCall) return firstCall(request.tools);
     return {
       content:
         `This is the practice model, not a real one: it knows only a few phrases, and ${
@@ -117,6 +118,13 @@ export function withoutTimeLine(text: string): string {
 
 function call(name: string, args: Record<string, unknown>): Reply {
   return { toolCalls: [{ name, arguments: args }] };
+}
+
+/** The first tool, with a word for each argument that it wants. */
+function firstCall([tool]: readonly Tool[]): Reply {
+  const { name, parameters } = tool.function;
+  const { required } = (parameters ?? {}) as { required?: string[] };
+  return call(name, Object.fromEntries((required ?? []).map((key) => [key, "practice"])));
 }
 
 function withToolsAtHand(reply: Reply, tools: readonly Tool[]): Reply {

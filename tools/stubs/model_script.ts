@@ -9,6 +9,8 @@ import { type ChatMessage, contentText, type Tool } from "./model_template.ts";
 export interface ScriptRequest {
   readonly messages: readonly ChatMessage[];
   readonly tools: readonly Tool[];
+  /** `tool_choice: "required"`: the real server's grammar lets nothing but a call be written. */
+  readonly mustCall?: boolean;
   readonly slot: number;
   /** Requests launched before this one. */
   readonly index: number;

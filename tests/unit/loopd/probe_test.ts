@@ -4,6 +4,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { probeAnswerSchema, type ProbeFinding } from "../../../core/protocol/common.ts";
 import { requestJson } from "../../../core/wire/client.ts";
 import { probe } from "../../../loopd/probe.ts";
+import { phrases } from "../../../tools/stubs/model_phrases.ts";
 import { calls, type LoopdRig, says, startLoopdRig } from "../../support/loopd_rig.ts";
 
 type Model = NonNullable<Parameters<typeof startLoopdRig>[0]["model"]>;
@@ -46,6 +47,11 @@ Deno.test("doctor finds nothing wrong with a server that keeps its slots apart, 
   for (const check of ["tool calls", "cancel", "broker.sock"]) assert(findings.get(check)?.ok, check);
   const slots = rig.model.requests.map(({ slot }) => slot);
   assertEquals([slots.includes(0), slots.includes(2)], [false, true]);
+});
+
+Deno.test("doctor finds nothing wrong with the practice model, which the guide has its reader ask first", async () => {
+  await using rig = await startLoopdRig({ script: phrases() });
+  assertEquals([...(await probed(rig)).values()].filter(({ ok }) => !ok), []);
 });
 
 Deno.test("doctor tells of a context that is full before a conversation is compacted, and how large it must be", async () => {

@@ -116,3 +116,18 @@ Deno.test("summarise quotes what the owner said before", async () => {
   assertStringIncludes(content, "Summary by the practice model, of 2 messages");
   assertStringIncludes(content, "“first”");
 });
+
+Deno.test("a request that wants a call gets one, whatever was said; one that leaves it open gets words", async () => {
+  const parameters = { type: "object", required: ["city"] };
+  const messages = [{ role: "user", content: "What is the weather in Paris? Use the tool." }];
+  const request = {
+    messages,
+    tools: [{ function: { name: "weather", parameters } }],
+    slot: 0,
+    index: 0,
+    prompt: "",
+  };
+  const forced = await script({ ...request, mustCall: true });
+  assertEquals(forced.toolCalls, [{ name: "weather", arguments: { city: "practice" } }]);
+  assertEquals((await script({ ...request, mustCall: false })).toolCalls, undefined);
+});
